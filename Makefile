@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 # The modules of tests are compiled once, not in every process and run.
 unexport PYTHONDONTWRITEBYTECODE
 
-KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*.$(ext)))
+KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*/*.$(ext)))
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCH ?= manifold
 # Both builds share what they read, so that it is read once.
@@ -80,7 +80,7 @@ bench: build $(VENV)/.extra-plot $(VENV)/.extra-bench
 	$(BIN)/python benchmarks/$(BENCH).py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build docs/auto_examples docs/notebooks skforest/*.so skforest/*.pyd skforest/_kernels/*.so skforest/_kernels/*.pyd
+	rm -rf $(VENV) build dist *.egg-info docs/_build docs/auto_examples docs/notebooks skforest/*.so skforest/*.pyd skforest/_kernels/*/*.so skforest/_kernels/*/*.pyd
 	rm -rf .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

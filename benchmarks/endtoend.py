@@ -16,7 +16,7 @@ import groups
 import numpy as np
 import results
 from results import Measure, Row
-from skforest._kernels.soft import SoftTrainer
+from skforest._kernels.endtoend.trainer import SoftTrainer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from timing import mean_sd

@@ -20,7 +20,7 @@ from results import Measure, Row
 from sklearn.ensemble import RandomForestRegressor
 
 import skforest
-from skforest import _matrix
+from skforest.table import matrix as _matrix
 
 MODELS = {
     "ObliqueBoosting": {"n_bags": 2},

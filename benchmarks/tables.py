@@ -30,7 +30,8 @@ from results import Measure, Row
 from sklearn.impute import SimpleImputer
 from threadpoolctl import threadpool_limits
 
-from skforest import _feature_map, _selection
+from skforest import _selection
+from skforest.table import feature_map as _feature_map
 
 RIVALS = ["HistGradientBoosting", "LightGBM", "CatBoost"]
 ALL = [*OURS, REFERENCE, *RIVALS]

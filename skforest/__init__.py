@@ -1,33 +1,33 @@
 """Oblique, structured and differentiable decision forests as scikit-learn estimators."""
 
 from ._version import __version__
-from .blend import BlendedForestClassifier, BlendedForestRegressor
-from .boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
-from .co2 import CO2ForestClassifier, CO2ForestRegressor
-from .counterfactual import counterfactual
-from .displays import FeatureImportancesDisplay, TrainingCurveDisplay
-from .endtoend import (
+from .blend.blend import BlendedForestClassifier, BlendedForestRegressor
+from .estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from .estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
+from .estimators.endtoend import (
     E2EDecisionForest,
     E2EDecisionForestClassifier,
     E2EDecisionForestRegressor,
 )
-from .explain import importances_table, shapley_values
-from .export import to_c, to_onnx
-from .forest import Forest
-from .hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
-from .manifold import ManifoldForestClassifier, ManifoldForestRegressor
-from .nongreedy import (
+from .estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
+from .estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
+from .estimators.nongreedy import (
     NonGreedyForestClassifier,
     NonGreedyForestRegressor,
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
-from .partition import PartitionDisplay
-from .persistence import load, save, show_versions, skops_types, slim, to_dict
-from .plotting import plot_tree
-from .refine import refine
-from .similarity import LeafEmbedding, prototypes, proximity
-from .text import export_graphviz, export_text
+from .estimators.refinement import refine
+from .export import to_c, to_onnx
+from .export.persistence import load, save, show_versions, skops_types, slim, to_dict
+from .forest import Forest
+from .inspect.counterfactual import counterfactual
+from .inspect.displays import FeatureImportancesDisplay, TrainingCurveDisplay
+from .inspect.explain import importances_table, shapley_values
+from .inspect.partition import PartitionDisplay
+from .inspect.plotting import plot_tree
+from .inspect.similarity import LeafEmbedding, prototypes, proximity
+from .inspect.text import export_graphviz, export_text
 from .training.user_losses import Loss
 
 __all__ = [

@@ -36,18 +36,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 import numpy as np
 
-from ._kernels.direction cimport (
+from ._kernels.base.direction cimport (
     CSR, DENSE, FLOAT32, NO_DTYPE, UINT8, WEIGHTED, Directions, Table, Unfolded, as_directions,
     as_grid, as_table, box_volume, project, reserve_unfolded, unfold
 )
-from ._kernels.memory cimport Scratch
-from ._kernels.route cimport (
+from ._kernels.base.memory cimport Scratch
+from ._kernels.predict.route cimport (
     DirectionPool, RoutedRows, Slopes, SumRouter, add_slopes, partition_rows, pop_node, push_node,
     routed_rows, sums_apply
 )
-from ._kernels.route import leaf_bits, make_pool, row_splits
+from ._kernels.predict.route import leaf_bits, make_pool, row_splits
 
-cdef extern from "route.h" nogil:
+cdef extern from "predict/route.h" nogil:
     ctypedef struct skf_trees:
         const int64_t* tree_start
         const int64_t* sparse_start

@@ -20,10 +20,10 @@ from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import BaseForest, take_rows
-from ._kernels.rows import random_stream, tree_seed
-from ._target_statistics import indicators
-from ._unwrap import refusal, unwrapped
+from ._kernels.base.rows import random_stream, tree_seed
+from .estimators.base import BaseForest, take_rows
+from .estimators.unwrap import refusal, unwrapped
+from .table.target_statistics import indicators
 from .training.method import train_members
 
 SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions

@@ -14,10 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import settings
-from skforest._kernels.bins import BinnedDirections, bin_columns
-from skforest._kernels.boost import TreeGrower
-from skforest._kernels.grow import Grower
-from skforest._kernels.loss import (
+from skforest._kernels.base.loss import (
     AbsoluteError,
     HuberLoss,
     LogLoss,
@@ -25,8 +22,11 @@ from skforest._kernels.loss import (
     QuantileLoss,
     SquaredError,
 )
-from skforest._kernels.projection import AxisSampler, BoxSampler
-from skforest._kernels.search import SearchSplitter
+from skforest._kernels.boosting.bins import BinnedDirections, bin_columns
+from skforest._kernels.boosting.trainer import TreeGrower
+from skforest._kernels.search.grow import Grower
+from skforest._kernels.search.projection import AxisSampler, BoxSampler
+from skforest._kernels.search.search import SearchSplitter
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification, make_friedman1, make_regression
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import as_kernel_input, fixed, make_splitter
 from scipy.stats import kstest
-from skforest._kernels.coordinate import CoordinateSplitter
-from skforest._kernels.projection import GaussianSampler, draw
+from skforest._kernels.co2.oc1 import CoordinateSplitter
+from skforest._kernels.search.projection import GaussianSampler, draw
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, make_classification
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import skforest
 from skforest import CO2ForestClassifier, CO2ForestRegressor
-from skforest._matrix import min_max, scaled
+from skforest.table.matrix import min_max, scaled
 
 BASELINES = [None, "random", "oc1"]
 

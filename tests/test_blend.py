@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn
 from makers import response
-from skforest._kernels.rows import tree_seed
+from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.dummy import DummyClassifier
@@ -50,11 +50,10 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._leaderboard import constant_response
-from skforest._members import OtherMember, OwnMember, _mean_by_row, criterion_of, response_of
-from skforest._schedule import train_in_time
-from skforest._threads import NotInTime, TimeLimit
-from skforest._training_set import TrainingSet
+from skforest.blend.leaderboard import constant_response
+from skforest.blend.members import OtherMember, OwnMember, _mean_by_row, criterion_of, response_of
+from skforest.blend.schedule import train_in_time
+from skforest.table.training_set import TrainingSet
 from skforest.training.blending import (
     R2,
     LogLoss,
@@ -66,6 +65,7 @@ from skforest.training.blending import (
     sharpened,
 )
 from skforest.training.method import Sampling, member_of, n_members
+from skforest.training.threads import NotInTime, TimeLimit
 
 CO2 = {"objective": "co2", "holdout": 0.0, "max_features": "sqrt", "bootstrap": False}
 HINGE = {"n_bags": 5, "max_iter": 200}
@@ -352,7 +352,7 @@ def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(
 ):
     """With many rows, those of two folds are predicted, by two fifths of the members."""
     X, y = data
-    monkeypatch.setattr(skforest._members, "COMPARED", len(X) * n_folds // 5)
+    monkeypatch.setattr(skforest.blend.members, "COMPARED", len(X) * n_folds // 5)
     kind = BlendedForestClassifier if is_classifier(forest) else BlendedForestRegressor
     blend = kind([forest], random_state=0)
     samples = blend._read_samples(X, y, None, None)
@@ -441,7 +441,7 @@ def test_members_of_small_weight_are_not_trained_again(monkeypatch):
 def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
     """Scores and weights are those of the rows of two folds; `refit=False` needs all folds."""
     X, y = classes()
-    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    monkeypatch.setattr(skforest.blend.members, "COMPARED", 20)
     linear = make_pipeline(StandardScaler(), LogisticRegression())
     blend = classifier(members=[ManifoldForestClassifier(10), ("linear", linear)]).fit(X, y)
     fold = blend._read_samples(X, y, None, None).fold
@@ -462,7 +462,7 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
 
 def test_rows_that_a_member_merges_are_compared(monkeypatch):
     """Hinge forests clip features, which makes rows of several folds equal."""
-    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    monkeypatch.setattr(skforest.blend.members, "COMPARED", 20)
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=300), 100 + 1e4 * rng.random(40)])[:, None]
     y = (X[:, 0] > 0).astype(int)
@@ -475,7 +475,7 @@ def test_rows_that_a_member_merges_are_compared(monkeypatch):
 
 def test_rows_of_all_classes_are_compared(monkeypatch):
     """Scorers need them; contiguous folds of sorted rows have one class each."""
-    monkeypatch.setattr(skforest._members, "COMPARED", 20)
+    monkeypatch.setattr(skforest.blend.members, "COMPARED", 20)
     X, y = classes()
     y = y % 2
     y[0] = 2
@@ -910,9 +910,9 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr(skforest._threads, "time", self)
+        monkeypatch.setattr(skforest.training.threads, "time", self)
         monkeypatch.setattr(
-            skforest._schedule, "common_rows", lambda members, samples: (0, members)
+            skforest.blend.schedule, "common_rows", lambda members, samples: (0, members)
         )
 
     def perf_counter(self):
@@ -1054,7 +1054,7 @@ def test_the_time_of_a_prediction_grows_with_the_trees(monkeypatch):
     member = OwnMember("forest", ManifoldForestClassifier(3, random_state=0))
     member.train_folds(samples)
     ticks = iter(range(100))
-    monkeypatch.setattr(skforest._members.time, "perf_counter", lambda: next(ticks) ** 2)
+    monkeypatch.setattr(skforest.blend.members.time, "perf_counter", lambda: next(ticks) ** 2)
     member.growth = 1
     one = member.predict_us(samples)
     ticks = iter(range(100))
@@ -1117,7 +1117,7 @@ def test_a_class_that_a_member_did_not_see_has_probability_0():
     y = np.where(np.arange(120) == 7, 9, y)
     blend = classifier(members=[KNeighborsClassifier(), ExtraTreesClassifier(5)]).fit(X, y)
     assert blend.predict_proba(X).shape == (120, 4)
-    only = skforest._members.response_of(
+    only = skforest.blend.members.response_of(
         KNeighborsClassifier().fit(X[y < 9], y[y < 9]), X, [blend.classes_]
     )
     assert not only[:, 3].any()

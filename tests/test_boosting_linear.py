@@ -9,7 +9,7 @@ from makers import boosting_rows as rows_of
 from makers import grow_boosted
 from makers import quick_boosting as quick
 from scipy import sparse
-from skforest._kernels.linear_leaf import LeafRegression, add_linear
+from skforest._kernels.boosting.linear_leaf import LeafRegression, add_linear
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save

@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import StandardScaler
 
 from skforest import CO2ForestClassifier, CO2ForestRegressor, Forest, refine
-from skforest._matrix import min_max, scaled
+from skforest.table.matrix import min_max, scaled
 
 PLAIN = {
     "n_estimators": 1, "max_depth": 1, "max_features": None, "holdout": 0.0, "bootstrap": False

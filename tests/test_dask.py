@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import clone, is_classifier
 
 import skforest
-from skforest._threads import SharedFunction
 from skforest.training.method import n_members as count
+from skforest.training.threads import SharedFunction
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -302,7 +302,7 @@ def test_the_training_set_is_sent_once_to_each_process(data, cluster):
             return SharedFunction, (self.function,)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skforest._threads.SharedFunction", Counted)
+        patch.setattr("skforest.training.threads.SharedFunction", Counted)
         with joblib.parallel_config(backend="dask"):
             skforest.ManifoldForestClassifier(30, random_state=0).fit(X, y)
     assert 1 <= n_sent <= 4  # dask tries pickle, then cloudpickle

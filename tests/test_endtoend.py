@@ -16,18 +16,18 @@ from makers import (
     make_training_set,
     random_children,
 )
-from skforest._kernels.grow import Grower
-from skforest._kernels.soft import SoftTrainer
-from skforest._kernels.soft_stump import SoftSplitter
+from skforest._kernels.endtoend.hyperplane import SoftSplitter
+from skforest._kernels.endtoend.trainer import SoftTrainer
+from skforest._kernels.search.grow import Grower
 from sklearn.datasets import load_diabetes, load_digits, make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
-from skforest._feature_grid import FeatureGrid
-from skforest._training_set import TrainingSet
 from skforest.forest.statistics import recount
+from skforest.table.feature_grid import FeatureGrid
+from skforest.table.training_set import TrainingSet
 from skforest.training import endtoend as training
 from skforest.training.early_stopping import EarlyStopping, validation_mask
 from skforest.training.endtoend import MIN_DEVIATION, Annealing, Units

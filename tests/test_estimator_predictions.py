@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 import skforest
 from skforest import refine
-from skforest._matrix import scaled
+from skforest.table.matrix import scaled
 
 # ------------------------------------------------------------------------------------- predictions
 

@@ -16,7 +16,7 @@ from joblib import parallel_config
 from makers import N_ROWS as N
 from makers import assert_same_trees, response, targets, task
 from numpy.testing import assert_allclose, assert_array_equal
-from skforest._kernels.rows import tree_seed
+from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
@@ -25,9 +25,10 @@ from sklearn.metrics import r2_score
 from sklearn.tree import DecisionTreeClassifier
 
 import skforest
-from skforest import ManifoldForestClassifier, ManifoldForestRegressor, _threads
-from skforest._matrix import scaled
-from skforest._training_set import MAX_COPIES, TrainingSet, rescale_weights
+from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest.table.matrix import scaled
+from skforest.table.training_set import MAX_COPIES, TrainingSet, rescale_weights
+from skforest.training import threads as _threads
 
 slow = pytest.mark.slow
 

@@ -111,7 +111,9 @@ def feed(inputs, X):
     found = {}
     for one, column in zip(inputs, np.asarray(X, dtype=object).T):
         if one.type == "tensor(string)":
-            values = ["" if skforest._table.is_missing(v) else str(v) for v in column.tolist()]
+            values = [
+                "" if skforest.table.frames.is_missing(v) else str(v) for v in column.tolist()
+            ]
             column = np.array(values, dtype=object)
         else:
             column = column.astype(dtypes[one.type])
@@ -254,7 +256,7 @@ def test_scaling_and_votes(scaling, friedman, tmp_path):
 
 
 def test_every_feature_of_categories_and_missing_values(monkeypatch, tmp_path):
-    monkeypatch.setattr(skforest._base, "useful_features", lambda data, *_: data)
+    monkeypatch.setattr(skforest.estimators.base, "useful_features", lambda data, *_: data)
     frame = table()
     frame["zip"] = pd.Categorical(np.arange(len(frame)) % 17)
     frame["half"] = pd.Categorical(np.arange(len(frame)) % 5 / 3)

@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 from makers import grow
-from skforest._kernels.projection import BoxSampler, SparseSampler
+from skforest._kernels.search.projection import BoxSampler, SparseSampler
 from sklearn.datasets import (
     load_breast_cancer,
     load_diabetes,

@@ -11,12 +11,12 @@ from makers import KERNEL_LOSSES as LOSSES
 from makers import fixed
 from makers import hinge_rows as rows_of
 from makers import kernel_targets as targets_for
-from skforest._kernels.hinge import HingeTrainer, padded, padded_vector
-from skforest._kernels.loss import LogLoss, SquaredError
+from skforest._kernels.base.loss import LogLoss, SquaredError
+from skforest._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier
-from skforest._feature_grid import FeatureGrid
+from skforest.table.feature_grid import FeatureGrid
 from skforest.training.hinge_bag import BagSettings, HingeTraining, new_arrays
 from skforest.training.hinge_input import HingeInput
 from skforest.training.hinge_packing import HingePacker, compacted

@@ -10,7 +10,7 @@ from makers import OwnPoisson, OwnSquaredError, assert_same_trees
 from makers import kernel_targets as targets_for
 from makers import quick_hinge as quick
 from scipy.special import logsumexp, softmax
-from skforest._kernels.loss import LogLoss
+from skforest._kernels.base.loss import LogLoss
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics import d2_tweedie_score, log_loss

@@ -15,15 +15,15 @@ from makers import assert_same_trees
 from makers import hinge_rows as rows_of
 from makers import quick_hinge as quick
 from scipy import sparse
-from skforest._kernels.rows import tree_seed
+from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
-from skforest._feature_grid import FeatureGrid
-from skforest._threads import NotInTime, TimeLimit
+from skforest.table.feature_grid import FeatureGrid
 from skforest.training.hinge_bag import HingeTraining
 from skforest.training.method import train_members
+from skforest.training.threads import NotInTime, TimeLimit
 
 BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
 
@@ -252,7 +252,7 @@ def test_one_row_and_two(cls):
 @BOTH
 def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     X, y = rows_of(cls)
-    monkeypatch.setattr("skforest._progress._progress_bar", lambda total, name, unit: None)
+    monkeypatch.setattr("skforest.training.progress._progress_bar", lambda total, name, unit: None)
     model = quick(cls, verbose=2).fit(X, y)
     n = sum(map(len, model.loss_curve_))
     assert f"{cls.__name__}: {n} of {n} evaluations" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
-from skforest._kernels.joint import JointTrainer
+from skforest._kernels.nongreedy.trainer import JointTrainer
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits, make_blobs, make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError

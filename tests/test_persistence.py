@@ -24,7 +24,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 
 import skforest
-from skforest._matrix import is_mapped
+from skforest.table.matrix import is_mapped
 
 N = 90
 

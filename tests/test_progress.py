@@ -9,7 +9,8 @@ import pytest
 from sklearn.base import clone, is_classifier
 
 import skforest
-from skforest import _progress, _threads
+from skforest.training import progress as _progress
+from skforest.training import threads as _threads
 from skforest.training.method import Sampling
 
 

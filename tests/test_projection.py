@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed, grow, start_python
 from scipy import stats
-from skforest._kernels.projection import AxisSampler, BoxSampler, SparseSampler, draw
+from skforest._kernels.search.projection import AxisSampler, BoxSampler, SparseSampler, draw
 
 N = 8_000
 PLACEMENTS = ["corner", "inside"]
@@ -327,7 +327,7 @@ def test_weights_are_divided_by_the_scale_of_their_feature():
 def test_a_tiny_mean_is_one_feature_and_does_not_hang():
     code = """if True:
         import numpy as np
-        from skforest._kernels.projection import SparseSampler, draw
+        from skforest._kernels.search.projection import SparseSampler, draw
         sampler = SparseSampler(5, 1e-12, False, np.ones(5, dtype=np.float32))
         print(*["feature" in one for one in draw(sampler, 0, 20)])
     """

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
-from skforest._kernels.alternate import Alternator
-from skforest._kernels.logistic import Logistic
+from skforest._kernels.refine.alternate import Alternator
+from skforest._kernels.refine.logistic import Logistic
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_diabetes, load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
@@ -337,7 +337,7 @@ def test_a_target_of_one_column_is_one_output():
 
 
 def tree_seeds(estimator):
-    return [skforest._kernels.rows.tree_seed(estimator._seed, tree) for tree in range(10)]
+    return [skforest._kernels.base.rows.tree_seed(estimator._seed, tree) for tree in range(10)]
 
 
 @pytest.mark.needs("min_impurity_decrease")

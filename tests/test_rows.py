@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from makers import fixed
 from scipy import sparse, stats
-from skforest._kernels.row_reader import RowMap
-from skforest._kernels.rows import RowOrder, tree_seed
+from skforest._kernels.base.row_reader import RowMap
+from skforest._kernels.base.rows import RowOrder, tree_seed
 
 import skforest
-from skforest._feature_map import FeatureMap
-from skforest._matrix import (
+from skforest.table.feature_map import FeatureMap
+from skforest.table.matrix import (
     BLOCK,
     CACHED,
     N_KNOTS,
@@ -26,7 +26,7 @@ from skforest._matrix import (
     usual_range,
     value_range,
 )
-from skforest._training_set import TrainingSet
+from skforest.table.training_set import TrainingSet
 
 DTYPES = [np.uint8, np.float32]
 
@@ -374,7 +374,7 @@ def test_seeds_of_neighbours_differ_in_half_of_the_bits(step):
     ids=["manifold", "co2", "hinge"],
 )
 def test_copies_of_mapped_rows_are_mapped_and_change_no_bit(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("skforest._matrix.MIN_MAPPED", 1)
+    monkeypatch.setattr("skforest.table.matrix.MIN_MAPPED", 1)
     X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     X[:3, 0] = 1e6  # outliers, which hinge forests look for in all columns
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
@@ -592,6 +592,6 @@ def test_usual_ranges_of_many_columns_are_those_of_each(monkeypatch):
     X = columns_with_outliers()[0]
     weight = np.ones(len(X))
     every = usual_range(X, weight, value_range(X))
-    monkeypatch.setattr(skforest._matrix, "RANKED", 3000)
+    monkeypatch.setattr(skforest.table.matrix, "RANKED", 3000)
     for own, expected in zip(usual_range(X, weight, value_range(X)), every):
         np.testing.assert_array_equal(own, expected)

@@ -24,8 +24,8 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest._matrix import canonical_csr, min_max, scaled, scaled_csr, weighted_sums
-from skforest._training_set import SparseRowOrder, TrainingSet
+from skforest.table.matrix import canonical_csr, min_max, scaled, scaled_csr, weighted_sums
+from skforest.table.training_set import SparseRowOrder, TrainingSet
 
 FORMS = [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array]
 CLASSES = [ManifoldForestClassifier, ManifoldForestRegressor]

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from makers import fixed, grow
 from numpy.testing import assert_allclose
-from skforest._kernels.projection import BoxSampler, SparseSampler
+from skforest._kernels.search.projection import BoxSampler, SparseSampler
 
 CRITERIA = ["gini", "entropy", "squared_error"]
 # Above this many rows a histogram is used where one is asked for.

@@ -24,14 +24,14 @@ from skforest import (
     ManifoldForestRegressor,
     RandomHingeForestClassifier,
 )
-from skforest._feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE
-from skforest._target_statistics import N_FOLDS, TargetStatistics
+from skforest.table.feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE
+from skforest.table.target_statistics import N_FOLDS, TargetStatistics
 
 
 @pytest.fixture
 def every_feature(monkeypatch):
     """Features of categories and of missing values are kept, whether they are useful or not."""
-    monkeypatch.setattr(skforest._base, "useful_features", lambda data, *_: data)
+    monkeypatch.setattr(skforest.estimators.base, "useful_features", lambda data, *_: data)
 
 
 # ---------------------------------------------------------------------------------- missing values
@@ -348,7 +348,7 @@ def other_values(frame, kind):
 
 
 @pytest.mark.every_class
-@pytest.mark.parametrize("kind", list(skforest._validation.NO_CATEGORIES))
+@pytest.mark.parametrize("kind", list(skforest.estimators.validation.NO_CATEGORIES))
 def test_text_that_is_no_category_takes_no_part(estimator, kind):
     frame = table()[["size", "open"]]
     y = target(estimator, table())
@@ -386,7 +386,7 @@ def test_text_that_is_no_category_takes_no_part(estimator, kind):
     ],
 )
 def test_when_text_is_no_category(levels, n_rows, expected):
-    found = skforest._validation.why_no_category(levels, n_rows)
+    found = skforest.estimators.validation.why_no_category(levels, n_rows)
     assert found is None if expected is None else found.startswith(expected)
 
 

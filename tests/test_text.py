@@ -432,7 +432,7 @@ def test_predictions_from_json(name):
 )
 def test_categories_and_missing_values_in_json(estimator, monkeypatch):
     """All kinds of features; unknown levels; values missing where none were before."""
-    monkeypatch.setattr("skforest._base.useful_features", lambda data, *_: data)
+    monkeypatch.setattr("skforest.estimators.base.useful_features", lambda data, *_: data)
     frame = table()
     estimator.fit(frame, target(frame))
     model = json.loads(json.dumps(to_dict(estimator), allow_nan=False))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
-from skforest._kernels.hinge_layer import HingePass
+from skforest._kernels.hinge.layer import HingePass
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import NotFittedError
 

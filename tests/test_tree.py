@@ -21,7 +21,7 @@ from makers import (
     start_python,
     whole_table,
 )
-from skforest._kernels.route import make_pool
+from skforest._kernels.predict.route import make_pool
 from skforest._tree import mean_of_bags, softmax
 
 from skforest.forest import Forest
@@ -449,8 +449,8 @@ PROBE = """
 import hashlib, json, sys
 import numpy as np
 from makers import grow, random_forest, whole_table
-from skforest._kernels import direction
-from skforest._kernels.projection import BoxSampler, SparseSampler
+from skforest._kernels.base import direction
+from skforest._kernels.search.projection import BoxSampler, SparseSampler
 from skforest._tree import mean_of_bags, softmax
 from skforest.forest import Forest
 

@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from .._feature_map import VALUE
-from .._matrix import LIMIT, N_KNOTS
+from ..table.feature_map import VALUE
+from ..table.matrix import LIMIT, N_KNOTS
 from .c_functions import (
     ADD,
     BEYOND,

@@ -8,13 +8,13 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import BaseForest
-from .._targets import same_classes
-from .._unwrap import active_steps, inside, members_of, unwrapped, unwrapped_alone
+from ..estimators.base import BaseForest
+from ..estimators.targets import same_classes
+from ..estimators.unwrap import active_steps, inside, members_of, unwrapped, unwrapped_alone
 from .columns import operations_of
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
-KNOWN = ("skforest._base",)
+KNOWN = ("skforest.estimators.base",)
 
 
 class Member:

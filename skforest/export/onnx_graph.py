@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .._feature_map import IS_MISSING, VALUE
-from .._matrix import LIMIT, N_KNOTS
+from ..table.feature_map import IS_MISSING, VALUE
+from ..table.matrix import LIMIT, N_KNOTS
 from .c_code import MAX_FLOAT, TINY
 from .onnx_trees import add_forest
 

@@ -27,8 +27,8 @@ import numpy as np
 import scipy
 import sklearn
 
-from .._matrix import is_mapped
 from .._version import __version__
+from ..table.matrix import is_mapped
 from .file_object import ArchiveBytes, ArchiveFile, content_of, write_to
 from .storage import ARRAYS, CHUNK, HALF_ARRAYS, cast_exactly
 

@@ -14,12 +14,12 @@ import numpy as np
 from scipy import sparse
 
 from .._docs import with_texts
-from .._feature_map import FeatureMap
-from .._kernels.row_reader import RowMap
-from .._matrix import BYTE_FEATURES, N_KNOTS
-from .._table import FEW_ROWS
+from .._kernels.base.row_reader import RowMap
 from .._tree import Router, mean_of_bags
-from . import io
+from ..forest import io
+from ..table.feature_map import FeatureMap
+from ..table.frames import FEW_ROWS
+from ..table.matrix import BYTE_FEATURES, N_KNOTS
 from .edit import join
 from .statistics import decision_path, feature_importances, labels_of, max_depth
 from .storage import (

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
-from .._kernels.linear_leaf import add_linear
-from .._matrix import dense, dense_blocks
+from .._kernels.boosting.linear_leaf import add_linear
+from ..table.matrix import dense, dense_blocks
 from .storage import LINKS
 
 CRITERIA = ("gini", "entropy", "squared_error")

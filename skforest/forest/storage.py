@@ -11,10 +11,10 @@ import math
 import numpy as np
 from scipy.special import expit
 
-from .._feature_grid import MAX_AXES
-from .._feature_map import CODE, KINDS, VALUE
-from .._matrix import LIMIT, N_KNOTS
 from .._tree import GATES, softmax
+from ..table.feature_grid import MAX_AXES
+from ..table.feature_map import CODE, KINDS, VALUE
+from ..table.matrix import LIMIT, N_KNOTS
 
 # From the sum or mean of leaf values to the scale of predictions; arrays have one row per sample.
 LINKS = {

@@ -10,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.nn.utils import skip_init
 
-from .._feature_map import FeatureMap
-from .._unwrap import refusal, unwrapped_alone
-from .._validation import draw_seed
+from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
+from ..estimators.unwrap import refusal, unwrapped_alone
+from ..estimators.validation import draw_seed
 from ..forest import Forest
-from ..hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
+from ..table.feature_map import FeatureMap
 from ..training.hinge_packing import CompleteTrees, compacted
 from ..training.method import joined
 from .layer import HingeFern, HingeForest, RunningStandardiser, check_option

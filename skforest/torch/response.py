@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from .._kernels.hinge_layer import HingePass
+from .._kernels.hinge.layer import HingePass
 
 
 class HingeTrees(NamedTuple):

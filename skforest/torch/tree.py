@@ -12,11 +12,11 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._base import BaseForest, Integral, Interval, Real, StrOptions
 from .._docs import described
-from .._feature_grid import FeatureGrid
-from .._targets import GATES, ForestClassifierMixin, RoutingMixin
-from .._validation import store_parameters
+from ..estimators.base import BaseForest, Integral, Interval, Real, StrOptions
+from ..estimators.targets import GATES, ForestClassifierMixin, RoutingMixin
+from ..estimators.validation import store_parameters
+from ..table.feature_grid import FeatureGrid
 from ..training.endtoend import Annealing
 from .network import BLOCK, ImageMap, NetworkMethod, NetworkSettings
 

@@ -1,1 +1,1 @@
-"""Training of the splits and leaves of a tree, or of all trees, together."""
+"""Methods: how members of forests are trained, with losses, trials, threads and progress."""

@@ -8,8 +8,8 @@ training rows never rises.
 
 import numpy as np
 
-from .._kernels.alternate import Alternator
-from .._kernels.logistic import Logistic
+from .._kernels.refine.alternate import Alternator
+from .._kernels.refine.logistic import Logistic
 from ..forest.edit import max_sparse_weights, prune, replace_splits
 from ..forest.statistics import leaf_predictions, reached_nodes, recount, route, tree_loss
 from .joint import train_jointly

@@ -11,7 +11,7 @@ from copy import copy
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .._kernels.rows import random_stream
+from .._kernels.base.rows import random_stream
 
 # Smallest probability of a label: a row of which all trees are wrong counts as much as a few
 # others, not as all of them together.

@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from .._kernels.rows import tree_seed
-from .._threads import thread_count
+from .._kernels.base.rows import tree_seed
 from ..forest.edit import calibrated
 from ..forest.statistics import responses
 from .boosting_rounds import TrainedRounds, train_rounds
@@ -17,6 +16,7 @@ from .boosting_rows import BoostingRows
 from .early_stopping import balanced_folds, draw_held_out
 from .losses import BaseLoss
 from .method import Method
+from .threads import thread_count
 
 LARGEST_DEPTH = 30
 # An average of bags overfits later than each of them: this many times the rounds that are best for

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.boost import leaf_sums
-from .._kernels.linear_leaf import LeafRegression, add_linear, newton_step
-from .._kernels.rows import random_stream, tree_seed
-from .._matrix import dense_blocks, weighted_sums
+from .._kernels.base.rows import random_stream, tree_seed
+from .._kernels.boosting.linear_leaf import LeafRegression, add_linear, newton_step
+from .._kernels.boosting.trainer import leaf_sums
 from ..forest import Forest
 from ..forest.edit import join_starts
+from ..table.matrix import dense_blocks, weighted_sums
 from .losses import robust_size
 
 N_SEARCHED = 5  # outputs that splits are searched with

@@ -3,10 +3,10 @@
 import numpy as np
 from scipy import sparse
 
-from .._constraints import Interactions
-from .._kernels.bins import BinnedDirections, bin_columns
-from .._kernels.boost import TreeGrower
-from .._kernels.projection import BoxSampler
+from .._kernels.boosting.bins import BinnedDirections, bin_columns
+from .._kernels.boosting.trainer import TreeGrower
+from .._kernels.search.projection import BoxSampler
+from .constraints import Interactions
 
 MIN_TERMS = 2  # features of an oblique direction, at least
 DIRECTION_BINS = 64  # of a direction, at most

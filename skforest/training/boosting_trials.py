@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from .._kernels.rows import random_stream, tree_seed
-from .._threads import Control
+from .._kernels.base.rows import random_stream, tree_seed
 from .boosting import in_training_copies
 from .boosting_rounds import train_rounds
 from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
+from .threads import Control
 
 # With which linear functions are compared: rounds, rows, folds if there are at most half as many,
 # and rows at least.

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from .._kernels.coordinate import CoordinateSplitter
-from .._kernels.projection import GaussianSampler
+from .._kernels.co2.oc1 import CoordinateSplitter
+from .._kernels.search.projection import GaussianSampler
 from ..forest.edit import with_votes
 from .alternating import refine_grown
 from .growing import (

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .._kernels.rows import random_stream
+from .._kernels.base.rows import random_stream
 
 FOLD_SEED = 2**61  # far from the numbers of trees and bags
 TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._feature_grid import FeatureGrid
-from .._kernels.rows import random_stream
-from .._kernels.soft import SoftTrainer
-from .._kernels.soft_stump import SoftSplitter
+from .._kernels.base.rows import random_stream
+from .._kernels.endtoend.hyperplane import SoftSplitter
+from .._kernels.endtoend.trainer import SoftTrainer
 from ..forest.edit import prune, recount_and_prune, repack, unpack, with_gate
 from ..forest.statistics import reached_nodes, recount, route, squared_error
+from ..table.feature_grid import FeatureGrid
 from .early_stopping import EarlyStopping, validation_mask
 from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions
 

@@ -10,10 +10,10 @@ from numbers import Integral
 
 import numpy as np
 
-from .._kernels.grow import Grower
-from .._kernels.projection import AxisSampler, Sampler
-from .._kernels.search import SearchSplitter
-from .._kernels.surrogate import StumpSplitter
+from .._kernels.co2.hyperplane import StumpSplitter
+from .._kernels.search.grow import Grower
+from .._kernels.search.projection import AxisSampler, Sampler
+from .._kernels.search.search import SearchSplitter
 from ..forest.edit import to_half_precision
 from ..forest.statistics import exact_shares
 from .method import Method

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._kernels.rows import random_stream
+from .._kernels.base.rows import random_stream
 from ..forest.statistics import responses
 from .blending import flattening_temperature
 from .early_stopping import draw_weighted

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.hinge import HingeTrainer, padded, padded_vector
-from .._kernels.loss import Loss
-from .._kernels.rows import random_stream
+from .._kernels.base.loss import Loss
+from .._kernels.base.rows import random_stream
+from .._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
 from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
 from .losses import robust_size

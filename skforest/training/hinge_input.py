@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from .._kernels.row_reader import RowReader
-from .._matrix import dense
+from .._kernels.base.row_reader import RowReader
+from ..table.matrix import dense
 
 BLOCK = 1024  # rows that are standardised together
 # Units of streams change where they would be so many times as large or small, or centres so many

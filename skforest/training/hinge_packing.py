@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .._matrix import DENSE_BLOCK, dense
 from ..forest import Forest
+from ..table.matrix import DENSE_BLOCK, dense
 
 BLOCK = 4096  # rows that are routed together
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from .._kernels.rows import tree_seed
-from .._training_set import TrainingSet
+from .._kernels.base.rows import tree_seed
 from .._warnings import warn_caller
+from ..table.training_set import TrainingSet
 from .hinge_input import FAR, MAX_SHIFT, are_far
 from .losses import TargetUnits, with_outlier_weights
 

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.joint import JointTrainer
+from .._kernels.nongreedy.trainer import JointTrainer
 from ..forest.edit import recount_and_prune, repack, unpack
 from ..forest.statistics import route, tree_loss
 from .early_stopping import TOLERANCE, EarlyStopping

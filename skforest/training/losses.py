@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels import loss as kernels
+from .._kernels.base import loss as kernels
 
 # Largest deviations of a target that float32 leaf values and their squares hold.
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.projection import AxisSampler, BoxSampler, SparseSampler
+from .._kernels.search.projection import AxisSampler, BoxSampler, SparseSampler
 from .growing import GrowingMethod, GrowthSettings, search_splitter
 
 

@@ -11,13 +11,13 @@ from numbers import Integral
 
 import numpy as np
 
-from .._kernels.rows import tree_seed
-from .._threads import FitTasks, TimeLimit, in_parallel
-from .._training_set import TrainingSet
+from .._kernels.base.rows import tree_seed
 from .._warnings import warn_caller
 from ..forest import Forest
 from ..forest.edit import join
 from ..forest.statistics import responses, within_targets
+from ..table.training_set import TrainingSet
+from .threads import FitTasks, TimeLimit, in_parallel
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 from scipy.special import chdtri
 
-from .._kernels.projection import AxisSampler, SparseSampler
-from .._kernels.rows import random_stream, tree_seed
-from .._threads import local_threads
+from .._kernels.base.rows import random_stream, tree_seed
+from .._kernels.search.projection import AxisSampler, SparseSampler
 from ..forest import Forest
 from ..forest.statistics import squared_error
 from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
 from .method import train_members
+from .threads import local_threads
 
 # Of the forests that are compared on held-out rows.
 N_TREES = 10

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._kernels import loss as kernels
+from .._kernels.base import loss as kernels
 from .losses import BaseLoss
 
 

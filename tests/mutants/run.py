@@ -128,7 +128,7 @@ class Copy:
             name
             for name, text in texts.items()
             if name not in users
-            and any(re.search(rf'"{u}\.h"|from \S*\b{u} cimport', text) for u in users)
+            and any(re.search(rf'\b{u}\.h"|from \S*\b{u} cimport', text) for u in users)
         }:
             users |= more
         return users

@@ -1,0 +1,1 @@
+"""Rows, memory, random numbers, directions and sums that all kernels share."""

@@ -1,0 +1,1 @@
+"""Boosted trees over binned directions, with linear leaves."""

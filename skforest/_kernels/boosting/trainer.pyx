@@ -1,0 +1,678 @@
+"""Trees of gradient boosting, from histograms of binned columns.
+
+A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss
+at the current predictions. Its columns are the features, binned once, and sparse directions of a
+few features, or boxes, which are drawn and binned anew for every tree. A histogram holds, for
+every bin of every column, the sums of g and h and the number of rows of a node; a cut between two
+bins has the gain
+
+    |G_L|^2 / (H_L + l2) + |G_R|^2 / (H_R + l2) - |G|^2 / (H + l2)
+
+(Newton boosting; the outputs share one curvature). With monotonic constraints, of one output, the
+values -G / (H + l2) of the children are clipped to bounds: the middle of both values bounds those
+below a split on a constrained feature or direction. Of two siblings, only the smaller one is
+summed over its rows; the histogram of the other is the parent's minus that. Sums are float64 and
+their order is that of the rows, so that they depend neither on threads nor on the order of
+columns.
+
+A tree is started (`start`), its directions are binned by rows (`write_bins`), and its open nodes,
+those that are new, are searched by columns (`search`), both from several threads at once. Then
+nodes are split, and their children are the next open nodes (`split_nodes`): all open nodes, level
+by level; or, with a limit of the leaves, the leaf whose split has the largest gain, best first.
+Every node is searched once, whatever the order. Rows are partitioned by comparing projections with
+thresholds in float32, exactly as in prediction. Rows outside the sample of the tree are routed
+along, to find their leaves.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from .bins cimport BinnedDirections
+from ..base.random cimport Random, hash_seed
+
+
+cdef struct Node:
+    int64_t start             # rows of the sample: positions start .. end - 1
+    int64_t end
+    int64_t out_start         # the same among rows outside the sample
+    int64_t out_end
+    int32_t depth
+    int32_t slot              # of its histogram
+    int32_t sibling           # the smaller sibling, whose histogram is subtracted; or -1
+    bint is_summed            # is its histogram a sum over its rows?
+    bint is_searched
+    bint is_waiting           # a leaf that may be split, where leaves are limited
+    double gain               # of the best split
+    int32_t column
+    int32_t bin               # the last one on the left
+    double middle             # between the values of the children
+    double lower              # bounds of the values of leaves below
+    double upper
+
+
+cdef struct Found:
+    double gain
+    double middle
+    int32_t column
+    int32_t bin
+
+
+cdef inline double bounded_value(double g, double h, const Node* node) noexcept nogil:
+    """The value -g / h of a leaf, in the bounds of a node."""
+    cdef double value = -g / h if h > 0 else 0
+    return min(max(value, node.lower), node.upper)
+
+
+cdef inline double score(double g, double h, double value) noexcept nogil:
+    """Twice the decrease of the loss by a value: g^2 / h at -g / h."""
+    return -value * (2 * g + h * value)
+
+
+cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
+    """Is the curvature of a child more than the rounding error of that of its parent?"""
+    return part > 1e-12 * total
+
+
+cdef class TreeGrower:
+    """Grows the trees of one boosted model on the same rows.
+
+    codes : (n_features, n_rows), uint8, the bins of the features; cut, cut_start : upper limits of
+    the bins of all features but the last ones of each; directions : those of the tree, of the same
+    rows.
+    """
+
+    cdef BinnedDirections directions
+    cdef int64_t n_rows
+    cdef int32_t n_features
+    cdef const uint8_t[:, ::1] code
+    cdef const float[::1] cut
+    cdef const int32_t[::1] cut_start
+    cdef bint is_bounded               # is there a constraint?
+    # Columns of the tree, features before directions, and where their bins begin in a histogram.
+    cdef int32_t[::1] columns
+    cdef int32_t n_columns
+    cdef int64_t[::1] bin_start
+    # The sample: gradients, curvatures and rows in the order of the nodes.
+    cdef int32_t n_search              # outputs of the gradients
+    # Numbers of a bin: gradients, curvature, count. If all curvatures are 1, they are the count.
+    cdef bint is_unit
+    cdef int32_t stride
+    cdef int64_t n_in
+    cdef int64_t n_out
+    cdef float[:, ::1] derivative
+    cdef float[:, ::1] derivative_copy
+    cdef int32_t[::1] row
+    cdef int32_t[::1] row_copy
+    cdef int32_t[::1] out_row
+    cdef int32_t[::1] out_copy
+    cdef uint8_t[::1] goes_right
+    # All nodes, in order of their numbers; open ones are the last.
+    cdef object node_bytes
+    cdef Node* nodes
+    cdef int32_t n_nodes
+    cdef int32_t n_open
+    cdef double[::1] histogram         # of all slots, slot_length each; it grows as needed
+    cdef int64_t slot_length           # n_bins * stride
+    cdef int32_t n_slots
+    cdef list free_slots               # of nodes that have become leaves
+    cdef double[:, ::1] total          # (n_open, stride), of all rows of a node
+    cdef object found_bytes            # best split of every node in every column
+    cdef Found* found
+    cdef double l2
+    cdef double min_gain
+    cdef int64_t min_leaf
+    cdef int32_t max_depth
+    cdef int32_t max_leaves            # 0: no limit
+    cdef list child, threshold, direction, gain, weight, bounds
+    cdef list parent, split_column     # of the open nodes, see `open_splits`
+    cdef bint is_restricted            # do open nodes search some of the columns only?
+    cdef const uint8_t[:, ::1] allowed
+    cdef int32_t[::1] leaf             # of every row
+    cdef object used                   # numbers of the directions of a finished tree
+
+    def __init__(self, codes, cut, cut_start, BinnedDirections directions not None):
+        self.n_features, self.n_rows = codes.shape
+        self.code, self.cut, self.cut_start = codes, cut, cut_start
+        self.directions = directions
+        self.is_bounded = directions.is_bounded
+        self.is_restricted = False
+        self.histogram = np.empty(1)
+
+    # --------------------------------------------------------------------------- starting a tree
+
+    def start(
+        self, derivative, rows, out_rows, features, chance, double l2, double min_gain,
+        int64_t min_leaf, int32_t max_depth, int32_t max_leaves, seed
+    ):
+        """Start a tree.
+
+        derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
+        the sample, in their order; it is changed. rows, out_rows : int32, the sample and all other
+        rows, ascending. features : int32, those with columns of their own; chance : float64, the
+        cumulative chances with which features are drawn for directions, group by group.
+        """
+        cdef Random random
+        cdef const double[::1] cumulative = chance
+        random.state = hash_seed(seed, 0)
+        self.n_in, self.n_out = len(rows), len(out_rows)
+        self.derivative = derivative
+        self.n_search = derivative.shape[1] - 1
+        self.is_unit = bool((derivative[:, self.n_search] == 1).all())
+        self.stride = self.n_search + (1 if self.is_unit else 2)
+        self.derivative_copy = np.empty_like(derivative)
+        self.row, self.row_copy = rows.copy(), np.empty_like(rows)
+        self.out_row, self.out_copy = out_rows.copy(), np.empty_like(out_rows)
+        self.goes_right = np.empty(max(self.n_in, self.n_out, 1), dtype=np.uint8)
+        self.l2, self.min_gain, self.min_leaf = l2, min_gain, min_leaf
+        self.max_depth, self.max_leaves = max_depth, max_leaves
+        with nogil:
+            self.directions.draw(&random, cumulative)
+        self.directions.find_bins(&random, self.row)
+        used = np.flatnonzero(self.directions.n_cuts)
+        columns = np.concatenate([features, self.n_features + used]).astype(np.int32)
+        self.columns, self.n_columns = columns, len(columns)
+        bins = [self.count_bins(column) for column in columns]
+        self.bin_start = np.cumsum([0, *bins], dtype=np.int64)
+        self.slot_length = self.bin_start[self.n_columns] * self.stride
+        self.child, self.weight = [-1], [float(self.n_in)]
+        self.threshold, self.direction, self.gain = [], [], []
+        self.bounds = [(-INFINITY, INFINITY)]
+        self.leaf = np.zeros(self.n_rows, dtype=np.int32)
+        self.node_bytes = np.zeros(0, dtype=np.uint8)
+        self.reserve_nodes(1)
+        self.n_nodes = self.n_open = self.n_slots = 1
+        self.free_slots = []
+        self.nodes[0].start, self.nodes[0].end = 0, self.n_in
+        self.nodes[0].out_start, self.nodes[0].out_end = 0, self.n_out
+        self.nodes[0].depth, self.nodes[0].slot = 0, 0
+        self.nodes[0].sibling = -1
+        self.nodes[0].is_summed = True
+        self.nodes[0].lower, self.nodes[0].upper = -INFINITY, INFINITY
+        self.open_nodes()
+
+    cdef int64_t count_bins(self, int32_t column) noexcept:
+        if column < self.n_features:
+            return self.cut_start[column + 1] - self.cut_start[column] + 1
+        return self.directions.n_cuts[column - self.n_features] + 1
+
+    def write_bins(self, int64_t first, int64_t last):
+        """Bins of the rows first .. last - 1, in all directions."""
+        with nogil:
+            self.directions.write_bins(first, last)
+
+    # ------------------------------------------------------------------------------- open nodes
+
+    cdef int reserve_nodes(self, int64_t n) except -1:
+        """Memory for n nodes; those that exist are kept, at another address."""
+        cdef uint8_t[::1] view
+        cdef int64_t n_bytes = n * <int64_t>sizeof(Node), n_before = len(self.node_bytes)
+        if n_bytes > n_before:
+            longer = np.zeros(2 * n_bytes, dtype=np.uint8)
+            longer[:n_before] = self.node_bytes
+            self.node_bytes = longer
+        view = self.node_bytes
+        self.nodes = <Node*>&view[0]
+        return 0
+
+    cdef int open_nodes(self) except -1:
+        """Sums of all open nodes, and memory for their histograms."""
+        cdef int32_t i, first = self.n_nodes - self.n_open
+        cdef uint8_t[::1] view
+        cdef Node* node
+        cdef bint is_searched = False
+        self.total = np.zeros((self.n_open, self.stride))
+        with nogil:
+            for i in range(self.n_open):
+                node = self.nodes + first + i
+                self.add_up(node, &self.total[i, 0])
+                node.is_searched = (
+                    node.depth < self.max_depth and node.end - node.start >= 2 * self.min_leaf
+                )
+                is_searched = is_searched or node.is_searched
+            for i in range(self.n_open):
+                node = self.nodes + first + i
+                if node.sibling >= 0 and not node.is_searched:
+                    # The smaller sibling is not searched either.
+                    self.nodes[node.sibling].is_summed = False
+        if is_searched and self.n_slots * self.slot_length > self.histogram.shape[0]:
+            longer = np.empty(2 * self.n_slots * self.slot_length)
+            longer[: self.histogram.shape[0]] = self.histogram
+            self.histogram = longer
+        n_found = max(self.n_open, 1) * max(self.n_columns, 1)
+        self.found_bytes = np.zeros(n_found * sizeof(Found), np.uint8)
+        view = self.found_bytes
+        self.found = <Found*>&view[0]
+        return 0
+
+    cdef void add_up(self, const Node* node, double* total) noexcept nogil:
+        """Sums of the derivatives of a node, and the number of its rows."""
+        cdef int64_t at
+        cdef int32_t k
+        for at in range(node.start, node.end):
+            for k in range(self.stride - 1):
+                total[k] += self.derivative[at, k]
+        total[self.stride - 1] = <double>(node.end - node.start)
+
+    def is_done(self):
+        """Is there no node to split?"""
+        cdef int32_t number
+        if self.n_columns == 0 or (0 < self.max_leaves <= (self.n_nodes + 1) // 2):
+            return True
+        for number in range(self.n_nodes - self.n_open, self.n_nodes):
+            if self.nodes[number].is_searched:
+                return False
+        return self.best_waiting() < 0
+
+    def column_features(self):
+        """The features of the columns of the tree: bool of shape (n_columns, n_features)."""
+        columns = np.asarray(self.columns)
+        is_axis = columns < self.n_features
+        used = np.zeros((len(columns), self.n_features), dtype=bool)
+        used[is_axis, columns[is_axis]] = True
+        own = np.flatnonzero(~is_axis)
+        start, feature, _ = self.directions.terms(columns[own] - self.n_features)
+        used[np.repeat(own, np.diff(start)), feature] = True
+        return used
+
+    def open_splits(self):
+        """The parent of each open node, and the column that split it."""
+        columns = np.searchsorted(self.columns, np.array(self.split_column, dtype=np.int32))
+        return np.array(self.parent, dtype=np.intp), columns
+
+    def restrict(self, allowed):
+        """Search the columns in which `allowed`, uint8 of shape (n_open, n_columns), is not 0."""
+        self.allowed = allowed
+        self.is_restricted = True
+
+    def n_searched_columns(self):
+        """Number of columns that `search` takes."""
+        return self.n_columns
+
+    @property
+    def n_codes(self):
+        """int: number of bins of rows, of all columns."""
+        return self.n_rows * (self.n_features + self.directions.n_directions)
+
+    def search(self, int32_t first, int32_t last):
+        """Find the best cuts of all open nodes in the columns first .. last - 1."""
+        cdef int32_t c, i
+        cdef Node* node
+        cdef Node* open = self.nodes + self.n_nodes - self.n_open
+        with nogil:
+            for c in range(first, last):
+                for i in range(self.n_open):
+                    if open[i].is_summed:
+                        self.sum_rows(open + i, c)
+                for i in range(self.n_open):
+                    if open[i].sibling >= 0 and open[i].is_searched:
+                        self.subtract(open + i, self.nodes + open[i].sibling, c)
+                for i in range(self.n_open):
+                    node = open + i
+                    if not node.is_searched:
+                        continue
+                    if self.is_restricted and not self.allowed[i, c]:
+                        self.found[<int64_t>i * self.n_columns + c].gain = -1
+                    elif self.is_bounded:
+                        self.search_bounded(node, i, c)
+                    else:
+                        self.search_column(node, i, c)
+
+    cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
+        cdef int32_t column = self.columns[c]
+        if column < self.n_features:
+            return &self.code[column, 0]
+        return &self.directions.code[column - self.n_features, 0]
+
+    cdef void sum_rows(self, const Node* node, int32_t c) noexcept nogil:
+        """The histogram of a column, as sums over the rows of a node."""
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
+        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef const uint8_t* code = self.codes_of(c)
+        cdef const int32_t* row = &self.row[0]
+        cdef const float* own
+        cdef int64_t i
+        cdef int32_t k, stride = self.stride
+        cdef double* bin
+        memset(sums, 0, n * sizeof(double))
+        if self.n_search == 1:
+            own = &self.derivative[0, 0]
+            if self.is_unit:
+                for i in range(node.start, node.end):
+                    bin = sums + 2 * <int64_t>code[row[i]]
+                    bin[0] += own[2 * i]
+                    bin[1] += 1
+                return
+            for i in range(node.start, node.end):
+                bin = sums + 3 * <int64_t>code[row[i]]
+                bin[0] += own[2 * i]
+                bin[1] += own[2 * i + 1]
+                bin[2] += 1
+            return
+        for i in range(node.start, node.end):
+            bin = sums + stride * <int64_t>code[row[i]]
+            own = &self.derivative[i, 0]
+            for k in range(stride - 1):
+                bin[k] += own[k]
+            bin[stride - 1] += 1
+
+    cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
+        """The histogram of a node: that of its parent, in its place, minus its sibling's."""
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t i, n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
+        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef const double* other = &self.histogram[sibling.slot * self.slot_length + begin]
+        for i in range(n):
+            sums[i] -= other[i]
+
+    cdef void search_column(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
+        """The best cut of the open node i in a column."""
+        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
+        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef const double* total = &self.total[i, 0]
+        cdef double g = 0, h = 0, count = 0, gain, square, right
+        cdef double all_h = total[self.n_search], all_count = total[self.stride - 1]
+        cdef double least = self.min_leaf, l2 = self.l2
+        cdef int32_t k, K = self.n_search, stride = self.stride
+        cdef double left[64]
+        cdef double own = 0
+        best.gain = -1
+        for k in range(K):
+            own += total[k] * total[k]
+            left[k] = 0
+        own /= all_h + l2
+        for b in range(n_bins - 1):
+            h += sums[K]
+            count += sums[stride - 1]
+            if K == 1:
+                g += sums[0]
+            else:
+                for k in range(K):
+                    left[k] += sums[k]
+            sums += stride
+            if count < least:
+                continue
+            if all_count - count < least:
+                break
+            if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
+                continue
+            if K == 1:
+                right = total[0] - g
+                gain = g * g / (h + l2) + right * right / (all_h - h + l2)
+            else:
+                square = 0
+                right = 0
+                for k in range(K):
+                    square += left[k] * left[k]
+                    right += (total[k] - left[k]) * (total[k] - left[k])
+                gain = square / (h + l2) + right / (all_h - h + l2)
+            gain -= own
+            if gain > best.gain:
+                best.gain = gain
+                best.bin = <int32_t>b
+        best.column = self.columns[c]
+
+    cdef void search_bounded(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
+        """As `search_column`, of one output, with the values of the children in their bounds."""
+        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
+        cdef int64_t begin = self.bin_start[c] * self.stride
+        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
+        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef const double* total = &self.total[i, 0]
+        cdef double all_h = total[1] + self.l2, g = 0, h = self.l2, count = 0, gain
+        cdef double right_g, right_h, left_value, right_value
+        cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, node))
+        cdef int32_t sign = self.sign_of(self.columns[c]), stride = self.stride
+        best.gain = -1
+        best.column = self.columns[c]
+        for b in range(n_bins - 1):
+            g += sums[0]
+            h += sums[1]
+            count += sums[stride - 1]
+            sums += stride
+            if count < self.min_leaf:
+                continue
+            if total[stride - 1] - count < self.min_leaf:
+                break
+            right_g, right_h = total[0] - g, all_h - h + self.l2
+            if not exceeds_rounding(min(h, right_h), all_h):
+                continue
+            left_value = bounded_value(g, h, node)
+            right_value = bounded_value(right_g, right_h, node)
+            if sign * (right_value - left_value) < 0:
+                continue
+            gain = score(g, h, left_value) + score(right_g, right_h, right_value) - own
+            if gain > best.gain:
+                best.gain = gain
+                best.bin = <int32_t>b
+                best.middle = left_value + (right_value - left_value) / 2
+
+    # ------------------------------------------------------------------------ the next open nodes
+
+    def split_nodes(self):
+        """Split the open nodes, or the leaf of largest gain, and open their children."""
+        cdef int32_t number, end = self.n_nodes, first = end - self.n_open
+        for number in range(first, end):
+            self.choose_split(self.nodes + number, number - first)
+            if not self.nodes[number].gain > self.min_gain:
+                self.free_slots.append(self.nodes[number].slot)
+            else:
+                self.nodes[number].is_waiting = self.max_leaves > 0
+        self.parent, self.split_column = [], []
+        if self.max_leaves == 0:
+            self.reserve_nodes(end + 2 * self.n_open)
+            for number in range(first, end):
+                if self.nodes[number].gain > self.min_gain:
+                    self.split_node(number)
+        else:
+            self.reserve_nodes(end + 2)
+            number = self.best_waiting()
+            while number >= 0 and self.n_nodes == end:
+                self.nodes[number].is_waiting = False
+                self.split_node(number)
+                number = self.best_waiting()
+        self.n_open = self.n_nodes - end
+        self.open_nodes()
+
+    cdef int32_t best_waiting(self) noexcept nogil:
+        """The waiting leaf of largest gain, of equal ones the oldest; -1 if none waits."""
+        cdef int32_t number, best = -1
+        for number in range(self.n_nodes):
+            if self.nodes[number].is_waiting and (
+                best < 0 or self.nodes[number].gain > self.nodes[best].gain
+            ):
+                best = number
+        return best
+
+    cdef void choose_split(self, Node* node, int64_t i) noexcept nogil:
+        """Note the best cut of all columns in the open node i; without one, its gain is -1."""
+        cdef int32_t c
+        cdef Found* found = self.found + i * self.n_columns
+        node.gain = -1
+        if not node.is_searched:
+            return
+        for c in range(self.n_columns):
+            if found[c].gain > node.gain:
+                node.gain, node.column, node.bin = found[c].gain, found[c].column, found[c].bin
+                node.middle = found[c].middle
+
+    cdef int split_node(self, int32_t number) except -1:
+        """Give a node its children, for which there is memory."""
+        cdef int32_t one, small, slot
+        cdef Node* node = self.nodes + number
+        cdef Node* left = self.nodes + self.n_nodes
+        cdef Node* right = left + 1
+        cdef Node* child
+        cdef int64_t n_left = 0, n_out_left = 0
+        with nogil:
+            self.partition(node, &n_left, &n_out_left)
+        if min(n_left, node.end - node.start - n_left) < self.min_leaf:
+            # Rounding may move rows at the limit of a bin to the other side.
+            self.free_slots.append(node.slot)
+            return 0
+        self.child[number] = self.n_nodes
+        self.threshold.append(self.threshold_of(node))
+        self.direction.append(node.column)
+        self.gain.append(min(node.gain, 3e38))  # float32
+        left.start, left.end = node.start, node.start + n_left
+        right.start, right.end = left.end, node.end
+        left.out_start, left.out_end = node.out_start, node.out_start + n_out_left
+        right.out_start, right.out_end = left.out_end, node.out_end
+        small = 0 if n_left <= right.end - right.start else 1
+        slot = self.n_slots
+        if self.free_slots:
+            slot = self.free_slots.pop()
+        else:
+            self.n_slots += 1
+        for one in range(2):
+            child = left + one
+            child.depth = node.depth + 1
+            child.is_summed = one == small
+            child.sibling = -1 if one == small else self.n_nodes + small
+            child.slot = slot if one == small else node.slot
+            self.weight.append(float(child.end - child.start))
+            self.child.append(-1)
+        if self.is_bounded:
+            self.bound_children(node, left, right)
+        self.parent += [number, number]
+        self.split_column += [node.column, node.column]
+        self.n_nodes += 2
+        return 0
+
+    cdef int bound_children(self, const Node* node, Node* left, Node* right) except -1:
+        """Bounds of the values below two children."""
+        cdef int32_t sign = self.sign_of(node.column)
+        left.lower, left.upper = node.lower, node.upper
+        right.lower, right.upper = node.lower, node.upper
+        if sign > 0:
+            left.upper = right.lower = node.middle
+        elif sign < 0:
+            left.lower = right.upper = node.middle
+        self.bounds += [(left.lower, left.upper), (right.lower, right.upper)]
+        return 0
+
+    cdef int32_t sign_of(self, int32_t column) noexcept nogil:
+        """The sign with which values may change along a column, or 0."""
+        if column < self.n_features:
+            return self.directions.monotonic[column]
+        return self.directions.sign[column - self.n_features]
+
+    cdef float threshold_of(self, const Node* node) noexcept nogil:
+        if node.column < self.n_features:
+            return self.cut[self.cut_start[node.column] + node.bin]
+        return self.directions.cut[node.column - self.n_features, node.bin]
+
+    cdef void partition(
+        self, const Node* node, int64_t* n_left, int64_t* n_out_left
+    ) noexcept nogil:
+        """Move the rows of a node that go left before those that go right."""
+        cdef int64_t i, at = node.start, to = 0, width = self.n_search + 1
+        cdef int64_t n = node.end - node.start
+        self.route(node, &self.row[node.start], n)
+        for i in range(node.start, node.end):
+            if not self.goes_right[i - node.start]:
+                self.row[at] = self.row[i]
+                memcpy(&self.derivative[at, 0], &self.derivative[i, 0], width * sizeof(float))
+                at += 1
+            else:
+                self.row_copy[to] = self.row[i]
+                memcpy(&self.derivative_copy[to, 0], &self.derivative[i, 0],
+                       width * sizeof(float))
+                to += 1
+        n_left[0] = at - node.start
+        if to > 0:
+            memcpy(&self.row[at], &self.row_copy[0], to * sizeof(int32_t))
+            memcpy(&self.derivative[at, 0], &self.derivative_copy[0, 0],
+                   to * width * sizeof(float))
+        n = node.out_end - node.out_start
+        if n == 0:
+            return
+        self.route(node, &self.out_row[node.out_start], n)
+        at, to = node.out_start, 0
+        for i in range(node.out_start, node.out_end):
+            if not self.goes_right[i - node.out_start]:
+                self.out_row[at] = self.out_row[i]
+                at += 1
+            else:
+                self.out_copy[to] = self.out_row[i]
+                to += 1
+        n_out_left[0] = at - node.out_start
+        if to > 0:
+            memcpy(&self.out_row[at], &self.out_copy[0], to * sizeof(int32_t))
+
+    cdef void route(self, const Node* node, const int32_t* row, int64_t n) noexcept nogil:
+        """Compare the projections of rows with the threshold of a node."""
+        cdef int64_t i
+        cdef const uint8_t* code
+        if node.column < self.n_features:
+            code = &self.code[node.column, 0]
+            for i in range(n):
+                self.goes_right[i] = code[row[i]] > node.bin
+            return
+        self.directions.compare(
+            node.column - self.n_features, self.threshold_of(node), row, n, &self.goes_right[0]
+        )
+
+    # ---------------------------------------------------------------------------- the whole tree
+
+    def finish(self):
+        """Arrays of the tree, without values: `child` of a leaf is -1 - (its number)."""
+        cdef int32_t number, leaf = 0
+        cdef int64_t i
+        cdef const Node* node
+        child = np.array(self.child, dtype=np.int32)
+        is_leaf = child < 0
+        child[is_leaf] = -1 - np.arange(is_leaf.sum(), dtype=np.int32)
+        for number in np.flatnonzero(is_leaf):
+            node = self.nodes + number
+            for i in range(node.start, node.end):
+                self.leaf[self.row[i]] = leaf
+            for i in range(node.out_start, node.out_end):
+                self.leaf[self.out_row[i]] = leaf
+            leaf += 1
+        direction = np.array(self.direction, dtype=np.int32)
+        used, place = np.unique(direction[direction >= self.n_features], return_inverse=True)
+        direction[direction >= self.n_features] = self.n_features + place
+        self.used = used - self.n_features
+        return {
+            "child": child,
+            "node_weight": np.array(self.weight),
+            "threshold": np.array(self.threshold, dtype=np.float32),
+            "direction": direction,
+            "gain": np.array(self.gain, dtype=np.float32),
+            **self.directions.arrays(self.used),
+        }, np.asarray(self.leaf)
+
+    def terms(self):
+        """Starts, features and weights of the directions of a finished tree, boxes as well."""
+        return self.directions.terms(self.used)
+
+    def leaf_bounds(self):
+        """Bounds of the values of all leaves of a finished tree: (n_leaves, 2).
+
+        Only with monotonic constraints.
+        """
+        return np.array(self.bounds)[np.array(self.child) < 0]
+
+
+def leaf_sums(
+    const int32_t[::1] leaf, const int32_t[::1] rows, const float[:, ::1] gradient,
+    const float[:, ::1] curvature, int64_t n_leaves
+):
+    """Sums of gradients and curvatures over the rows of each leaf: (2, n_leaves, n_outputs)."""
+    cdef int64_t i, k, n_outputs = gradient.shape[1]
+    cdef int32_t own
+    sums = np.zeros((2, n_leaves, n_outputs))
+    cdef double[:, :, ::1] total = sums
+    with nogil:
+        for i in range(rows.shape[0]):
+            own = leaf[rows[i]]
+            for k in range(n_outputs):
+                total[0, own, k] += gradient[rows[i], k]
+                total[1, own, k] += curvature[rows[i], k]
+    return sums

@@ -1,0 +1,1 @@
+"""Hyperplanes that are optimised by a convex-concave bound, and OC1."""

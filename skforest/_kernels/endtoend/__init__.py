@@ -1,0 +1,1 @@
+"""Trees with soft splits, trained from end to end."""

@@ -1,0 +1,149 @@
+# End-to-end training of a soft tree.
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from ..base.memory cimport Scratch
+from ..base.random cimport Random
+
+cdef extern from "endtoend/sigmoids.h" nogil:
+    ctypedef struct Visits "skf_visits":
+        int64_t n
+        int64_t capacity
+        int32_t* row
+        float* reach
+        float* gate
+        float* likelihood
+        float* part
+        int32_t* left
+        int32_t* right
+
+
+@cython.final
+cdef class SoftLeaves:
+    cdef Scratch memory        # owns the arrays behind the pointers
+    cdef bint is_class
+    cdef int32_t n_outputs
+    cdef int64_t n_leaves
+    cdef bint is_unset         # no leaf has a value yet
+
+    # values: shares of classes, or means and variances
+    cdef float* share          # (n_leaves, n_outputs)
+    cdef double* mean
+    cdef double* precision
+    cdef double* log_scale     # log density at the mean, without a constant
+    cdef double* least_variance
+
+    # sums over rows since the last update
+    cdef double* weight
+    cdef double* sum
+    cdef double* square
+
+    cdef void reset(
+        self, const double* target, const float* weight, int64_t n, int32_t n_outputs,
+        int64_t n_leaves
+    ) noexcept nogil
+    cdef void likelihoods(
+        self, Visits* visits, int64_t leaf, int64_t first, int64_t n, const int32_t* label,
+        const double* target, const int32_t* rows, double* top
+    ) noexcept nogil
+    cdef double log_density(self, int64_t leaf, const double* y) noexcept nogil
+    cdef void add(
+        self, const Visits* visits, int64_t leaf, int64_t first, int64_t n, const int32_t* label,
+        const double* target, const int32_t* rows
+    ) noexcept nogil
+    cdef void update(self) noexcept nogil
+
+
+cdef class SoftTrainer:
+    cdef Scratch memory        # owns the arrays behind the pointers
+    cdef object arrays         # those of the caller that pointers refer to
+    cdef Random random
+    cdef const uint8_t[::1] stop
+
+    # parameters
+    cdef int32_t batch_size
+    cdef int engine
+    cdef float smoothness
+    cdef const int32_t[:, ::1] edges   # pairs of features that lie side by side
+
+    # the rows, filled by the caller
+    cdef const float* rows
+    cdef int64_t n
+    cdef int64_t p
+    cdef int64_t* at           # where each row starts
+    cdef float* weight         # relative to their mean
+    cdef int32_t* label
+    cdef double* target        # (n, n_outputs)
+    cdef const float* mean     # of each feature
+    cdef const float* unit     # reciprocal of its deviation
+
+    # the tree
+    cdef bint is_class
+    cdef int32_t n_outputs
+    cdef int64_t n_nodes
+    cdef int64_t n_splits
+    cdef int32_t* child        # left child, or -1 - leaf
+    cdef float* w              # (n_splits, p)
+    cdef int64_t* low          # first feature that a split may use
+    cdef int64_t* span         # from it to behind the last one
+    cdef double* centre        # margin of the mean row
+    cdef float* bias           # margin of a row of zeros
+    cdef SoftLeaves leaves
+
+    # Adam
+    cdef float* first
+    cdef float* second
+    cdef double* centre_first
+    cdef double* centre_second
+    cdef int32_t* n_steps      # of each split
+
+    # scratch of a batch
+    cdef int32_t* order
+    cdef int64_t* batch_at     # where the rows of the batch start
+    cdef int32_t* batch_label
+    cdef double* top           # largest log density of a row
+    cdef Visits visits
+    cdef tuple visit_columns   # a Buffer for each array of `visits`
+    cdef int64_t* first_visit  # of each node
+    cdef int64_t* n_visits
+    cdef float* margin
+    cdef int64_t* visit_at
+    cdef float* slope
+    cdef float* gradient
+    cdef double share_visited  # of the splits, by a row of the last batch
+    cdef int64_t products      # multiplications and additions so far
+    cdef int64_t polled        # products when signals were last checked
+    cdef int64_t work          # since then
+    cdef bint dense
+    cdef int64_t batch_stride          # the batch, padded
+    cdef int64_t row_stride         # the features, padded
+    cdef float* batch          # (batch, row_stride)
+    cdef float* transposed         # (p, batch_stride)
+    cdef float* all_margins    # (n_splits, batch_stride)
+    cdef float* all_slopes
+    cdef float* all_gradients  # of a block of splits
+    cdef double* seen_gradient  # (n_splits, p + 1) during `evaluate`, else NULL
+
+    cdef int reserve(
+        self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
+    ) except -1
+    cdef void set_bias(self, int64_t split) noexcept nogil
+    cdef int reset(self) except -1 nogil
+    cdef int init_leaves(self, float steepness) except -1 nogil
+    cdef double epoch(self, float steepness, double rate) except? -1 nogil
+    cdef double train_batch(
+        self, int64_t start, int64_t size, float steepness, double rate, bint steps
+    ) except? -1 nogil
+    cdef int descend(self, int64_t size, float steepness) except -1 nogil
+    cdef int visit_split(self, int64_t node, float steepness) except -1 nogil
+    cdef void set_likelihoods(self, int64_t start, int64_t size) noexcept nogil
+    cdef void gather(self, int64_t size) noexcept nogil
+    cdef void take_step(
+        self, int64_t split, float* gradient, const float* slope, int64_t n, double total,
+        double rate
+    ) noexcept nogil
+    cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil
+    cdef int reserve_visits(self, int64_t n) except -1 nogil
+    cdef int grow_visits(self, int64_t n) except -1
+    cdef int reserve_dense(self) except -1 nogil

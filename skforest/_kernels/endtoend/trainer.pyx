@@ -1,0 +1,729 @@
+"""End-to-end training of a soft tree.
+
+Hehn, Kooij and Hamprecht 2020. A row goes right at a split with probability g = sigmoid(gamma z),
+z being its margin (equations 3 to 5). A leaf assigns a row a likelihood: the share of its class
+(equation 6), or a normal density. The log-likelihood of equation 7 is maximised by EM. Neither
+products along paths nor their logarithms are needed. From the leaves up,
+
+    likelihood = (1 - g) lik_left + g lik_right
+
+is the likelihood of a row below a node (equation 2 at the root). From the root down, with h = 1 at
+the root,
+
+    h_right = h g lik_right / likelihood,    h_left = h (1 - g) lik_left / likelihood
+
+is the posterior probability of the path through a node: at the leaves, the responsibility of
+equation 10. The derivative of the negative log-likelihood by the margin, which is that of equation
+14 with the opposite sign, is gamma (g h_left - (1 - g) h_right). A likelihood is a weighted mean
+of those of the leaves, so it cannot underflow however deep the tree is.
+
+The E-step is that of each batch; the M-step of the leaves follows an epoch, from the sums of its
+batches. With responsibilities h_il of leaf l for row i of weight w_i, it sets (equations 6 and 13)
+
+    classes       pi_lk   = sum_i w_i h_il [y_i = k] / sum_i w_i h_il
+    real targets  mean_lk = sum_i w_i h_il y_ik / sum_i w_i h_il, and the variance likewise
+
+where every share is at least about 1e-6, and a variance at least 1 % of that of all rows: a leaf
+that is certain would give other rows no gradient, and one of variance 0 an infinite density. The
+density is a normal one with a diagonal covariance. Splits step by Adam. A tree of one split is a
+stump.
+
+A batch is a list of rows at every node (`Visits`). The engine of lists leaves out children that a
+row reaches with a probability below `MIN_REACH`, but never the likelier one. The engine of
+products visits all nodes, with the margins of all splits as one product of matrices and all
+gradients as another; it is used while rows visit a good part of the tree.
+"""
+
+from libc.math cimport INFINITY, exp, log, pow, sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from ..base.descent cimport SKF_TILE, skf_add_rows, skf_dot, skf_margins, skf_multiply
+from ..base.memory cimport Buffer, Scratch, allocate
+from ..base.poll cimport poll
+from ..base.random cimport next_word, shuffle
+
+cdef extern from "endtoend/sigmoids.h" nogil:
+    void skf_gates(const float*, int64_t, float, float, float*)
+    void skf_rows_at(const int64_t*, const int32_t*, int64_t, int64_t*)
+    void skf_visit_children(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
+    void skf_split_likelihoods(const Visits*, int64_t, int64_t)
+    void skf_split_parts(const Visits*, int64_t, int64_t, float, float*)
+    void skf_leaf_likelihoods(const Visits*, int64_t, int64_t, const float*, const int32_t*)
+    double skf_add_to_leaf(const Visits*, int64_t, int64_t, const int32_t*, double*)
+    void skf_adam_step(
+        float*, float*, float*, float*, const float*, const float*, int64_t, float, float, float,
+        float, float
+    )
+
+cdef enum Engine:
+    AUTO = 0
+    LISTS = 1
+    PRODUCTS = 2
+
+ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
+
+cdef enum:
+    BLOCK = 64                 # splits whose gradients are one product
+    WORK_OF_NODE = 256         # products that take as long as a node without rows
+    MAX_DENSE_VISITS = 1 << 22      # of a batch in the engine of products
+    MAX_VISITS = 1 << 30     # of visits
+
+cdef extern from *:
+    """
+    #define MIN_REACH 3e-3f        /* children that a row reaches with less are left out */
+    #define DENSE_SHARE 0.3        /* share of visited splits above which products beat lists */
+    #define MIN_BATCH_WEIGHT 1e-30 /* of a batch that steps; rows have a mean weight of 1 */
+    #define SMOOTHING 1e-6         /* added to the share of a class in a leaf */
+    #define MIN_VARIANCE 1e-2      /* of a leaf, as a part of that of all rows */
+    #define MIN_LEAF_WEIGHT 1e-12  /* weight of a leaf up to which an update leaves it as it is */
+    """
+    const float MIN_REACH
+    const double DENSE_SHARE, MIN_BATCH_WEIGHT, SMOOTHING, MIN_VARIANCE, MIN_LEAF_WEIGHT
+
+
+cdef inline int64_t padded(int64_t n) noexcept nogil:
+    return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
+
+
+cdef class SoftLeaves:
+    """The leaves of one tree, at most n_leaves, with n_outputs classes or outputs."""
+
+    def __init__(self, int64_t n_leaves, int32_t n_outputs, bint is_class):
+        cdef Scratch memory = Scratch()
+        cdef int64_t n = n_leaves * n_outputs
+        cdef int64_t n_real = 0 if is_class else n
+        self.memory = memory
+        self.is_class = is_class
+        self.n_outputs = n_outputs
+        self.n_leaves = n_leaves
+        self.share = memory.floats(n - n_real)
+        allocate[double](memory, n_real, [&self.mean, &self.precision, &self.square, NULL])
+        allocate[double](memory, n_leaves, [&self.log_scale, &self.weight, NULL])
+        self.least_variance = memory.doubles(n_outputs)
+        self.sum = memory.doubles(n)
+
+    def values(self):
+        """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
+        cdef int64_t n = self.n_leaves, k = self.n_outputs
+        if self.is_class:
+            return np.array(<float[:n, :k]>self.share, dtype=np.float64)
+        return np.array(<double[:n, :k]>self.mean), 1 / np.array(<double[:n, :k]>self.precision)
+
+    cdef void reset(
+        self, const double* target, const float* weight, int64_t n, int32_t n_outputs,
+        int64_t n_leaves
+    ) noexcept nogil:
+        """Leaves without values and sums, for n rows with a mean weight of 1."""
+        cdef int64_t i, k
+        cdef double mean, square, y
+        self.n_outputs = n_outputs
+        self.n_leaves = n_leaves
+        self.is_unset = True
+        memset(self.weight, 0, n_leaves * sizeof(double))
+        memset(self.sum, 0, n_leaves * n_outputs * sizeof(double))
+        if self.is_class:
+            return
+        memset(self.square, 0, n_leaves * n_outputs * sizeof(double))
+        for k in range(n_outputs):
+            mean = 0
+            square = 0
+            for i in range(n):
+                mean += weight[i] * target[i * n_outputs + k]
+            mean /= n
+            for i in range(n):
+                y = target[i * n_outputs + k] - mean
+                square += weight[i] * y * y
+            self.least_variance[k] = MIN_VARIANCE * square / n
+            if not self.least_variance[k] > 0:
+                self.least_variance[k] = 1
+
+    cdef void likelihoods(
+        self, Visits* visits, int64_t leaf, int64_t first, int64_t n, const int32_t* label,
+        const double* target, const int32_t* rows, double* top
+    ) noexcept nogil:
+        """Likelihoods of the n visits of a leaf, from `first` on; 1 while leaves have no values.
+
+        Of a real target, `part` of a visit is set to the log density, and `top` of its row to the
+        largest of all leaves so far.
+        """
+        cdef int64_t i
+        cdef double value
+        if self.is_unset:
+            for i in range(first, first + n):
+                visits.likelihood[i] = 1
+        elif self.is_class:
+            skf_leaf_likelihoods(visits, first, n, self.share + leaf * self.n_outputs, label)
+        else:
+            for i in range(first, first + n):
+                value = self.log_density(leaf, target + rows[visits.row[i]] * self.n_outputs)
+                visits.part[i] = <float>value
+                if value > top[visits.row[i]]:
+                    top[visits.row[i]] = value
+
+    cdef inline double log_density(self, int64_t leaf, const double* y) noexcept nogil:
+        """Logarithm of the normal density of a target at a leaf, without a constant."""
+        cdef int32_t k
+        cdef double d, value = self.log_scale[leaf]
+        for k in range(self.n_outputs):
+            d = y[k] - self.mean[leaf * self.n_outputs + k]
+            value -= 0.5 * d * d * self.precision[leaf * self.n_outputs + k]
+        return value
+
+    cdef void add(
+        self, const Visits* visits, int64_t leaf, int64_t first, int64_t n, const int32_t* label,
+        const double* target, const int32_t* rows
+    ) noexcept nogil:
+        """Add the n visits of a leaf to its sums, with their responsibilities."""
+        cdef int64_t i, at = leaf * self.n_outputs
+        cdef int32_t k
+        cdef double part, total = 0
+        cdef const double* y
+        if self.is_class:
+            self.weight[leaf] = self.weight[leaf] + skf_add_to_leaf(
+                visits, first, n, label, self.sum + at
+            )
+            return
+        for i in range(first, first + n):
+            part = visits.part[i]
+            total += part
+            y = target + rows[visits.row[i]] * self.n_outputs
+            for k in range(self.n_outputs):
+                self.sum[at + k] = self.sum[at + k] + part * y[k]
+                self.square[at + k] = self.square[at + k] + part * y[k] * y[k]
+        self.weight[leaf] = self.weight[leaf] + total
+
+    cdef void update(self) noexcept nogil:
+        """The M-step (equation 13); sums are then 0. Leaves without weight keep their values."""
+        cdef int64_t leaf, at
+        cdef int32_t k
+        cdef double weight, mean, variance, no_mean = 1.0 / self.n_outputs if self.is_class else 0
+        for leaf in range(self.n_leaves):
+            weight = self.weight[leaf]
+            self.weight[leaf] = 0
+            at = leaf * self.n_outputs
+            if not weight > MIN_LEAF_WEIGHT and not self.is_unset:
+                memset(self.sum + at, 0, self.n_outputs * sizeof(double))
+                if not self.is_class:
+                    memset(self.square + at, 0, self.n_outputs * sizeof(double))
+                continue
+            self.log_scale[leaf] = 0
+            for k in range(self.n_outputs):
+                mean = self.sum[at + k] / weight if weight > 0 else no_mean
+                self.sum[at + k] = 0
+                if self.is_class:
+                    mean = (mean + SMOOTHING) / (1 + self.n_outputs * SMOOTHING)
+                    self.share[at + k] = <float>mean
+                    continue
+                variance = self.square[at + k] / weight - mean * mean if weight > 0 else 0
+                variance = max(variance, self.least_variance[k])
+                self.square[at + k] = 0
+                self.mean[at + k] = mean
+                self.precision[at + k] = 1 / variance
+                self.log_scale[leaf] = self.log_scale[leaf] - 0.5 * log(variance)
+        self.is_unset = False
+
+
+cdef class SoftTrainer:
+    """Trains all splits and leaves of one tree, by the EM algorithm of section 2.3.
+
+    `target` holds class numbers, (n_rows,), or real targets, best near 0, (n_rows, n_outputs);
+    rows of weight 0 do not train. Weights are trained as if rows were ``(x - mean) * unit``.
+    `child` is as in `JointTrainer`. The margin of a split is ``w . x - threshold``; a weight of
+    exactly 0 is no part of its split, and stays 0. `smoothness` is lambda of equation 15, over the
+    pairs `edges` of features that lie side by side.
+    """
+
+    def __init__(
+        self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
+        const float[::1] mean, const float[::1] unit, const int32_t[::1] child,
+        const float[:, ::1] W, const float[::1] threshold, int32_t batch_size, float smoothness,
+        const int32_t[:, ::1] edges, uint64_t seed, const uint8_t[::1] stop, engine="auto"
+    ):
+        cdef const int32_t[::1] labels
+        cdef const double[:, ::1] matrix
+        cdef int64_t i, j, n = np.count_nonzero(weight), p = X.shape[1]
+        cdef double total = np.sum(weight)
+        cdef float along = 0
+        self.arrays = (X, target, mean, unit)
+        self.rows = &X[0, 0]
+        self.mean = &mean[0]
+        self.unit = &unit[0]
+        self.edges = edges
+        self.smoothness = smoothness
+        self.batch_size = batch_size
+        self.stop = stop
+        self.engine = ENGINES[engine]
+        self.random.state = seed
+        next_word(&self.random)            # a stream other than those that grew the tree
+        self.random.state ^= <uint64_t>0x452821E638D01377
+        self.reserve(n, p, W.shape[0], n_outputs, target.ndim == 1)
+        self.n = 0
+        if self.is_class:
+            labels = target
+        else:
+            matrix = target
+        for i in range(X.shape[0]):
+            if weight[i] <= 0:
+                continue
+            self.at[self.n] = i * p
+            self.weight[self.n] = <float>(weight[i] * n / total)
+            if self.is_class:
+                self.label[self.n] = labels[i]
+            else:
+                for j in range(n_outputs):
+                    self.target[self.n * n_outputs + j] = matrix[i, j]
+            self.n = self.n + 1
+        for i in range(self.n_nodes):
+            self.child[i] = child[i]
+        for i in range(self.n_splits):
+            for j in range(p):
+                self.w[i * p + j] = W[i, j]
+            # A patch lies within a part of the features; nothing outside of it is ever read.
+            while self.span[i] > 1 and W[i, self.span[i] - 1] == 0:
+                self.span[i] = self.span[i] - 1
+            while self.span[i] > 1 and W[i, self.low[i]] == 0:
+                self.low[i] = self.low[i] + 1
+                self.span[i] = self.span[i] - 1
+            self.bias[i] = -threshold[i]
+            skf_dot(self.w + i * p, self.mean, p, &along)
+            self.centre[i] = along - threshold[i]
+        self.reset()
+
+    cdef int reserve(
+        self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
+    ) except -1:
+        """Memory for rows and a tree of at most these sizes."""
+        cdef int64_t i, batch = 2 * min(n, <int64_t>self.batch_size) + 1
+        cdef int64_t n_leaves = n_splits + 1
+        cdef Scratch memory = Scratch()
+        self.n = n
+        self.p = p
+        self.n_splits = n_splits
+        self.n_nodes = 2 * n_splits + 1
+        self.n_outputs = n_outputs
+        self.is_class = is_class
+        self.memory = memory
+        self.leaves = SoftLeaves(n_leaves, n_outputs, is_class)
+        self.visit_columns = tuple(Buffer(4) for _ in range(7))
+        self.at = memory.longs(n)
+        self.weight = memory.floats(n)
+        self.order = memory.ints(n)
+        self.label = memory.ints(n if is_class else 0)
+        self.target = memory.doubles(0 if is_class else n * n_outputs)
+        self.child = memory.ints(self.n_nodes)
+        allocate[int64_t](memory, self.n_nodes, [&self.first_visit, &self.n_visits, NULL])
+        allocate[float](memory, n_splits * p, [&self.w, &self.first, &self.second, NULL])
+        allocate[int64_t](memory, n_splits, [&self.low, &self.span, NULL])
+        allocate[double](
+            memory, n_splits, [&self.centre, &self.centre_first, &self.centre_second, NULL]
+        )
+        self.bias = memory.floats(n_splits)
+        self.n_steps = memory.ints(n_splits)
+        allocate[int64_t](memory, batch, [&self.batch_at, &self.visit_at, NULL])
+        allocate[float](memory, batch, [&self.margin, &self.slope, NULL])
+        self.batch_label = memory.ints(batch * is_class)
+        self.top = memory.doubles(batch)
+        self.gradient = memory.floats(p)
+        self.batch_stride = padded(batch)
+        self.row_stride = padded(p)
+        for i in range(n_splits):
+            self.span[i] = p
+        return 0
+
+    def run(self, float steepness, double rate):
+        """Train for one epoch; returns the mean negative log-likelihood of the rows.
+
+        Each row counts before the step of its batch, without the paths that were left out.
+        """
+        cdef double loss = 0
+        with nogil:
+            if self.leaves.is_unset:
+                self.init_leaves(steepness)
+            loss = self.epoch(steepness, rate)
+        return loss
+
+    def evaluate(self, float steepness):
+        """One E-step over all rows, without a step of the splits; for tests.
+
+        "gradient" of the loss is (n_splits, n_features + 1), the last by the bias of the rows less
+        their mean; "reach" and "part" are the probabilities of the leaves, (n_rows, n_leaves),
+        and, times the weight of the row, their responsibilities.
+        """
+        cdef int64_t i, node, leaf, e, size, start = 0, n = self.n
+        cdef double[:, ::1] reach = np.zeros((n, self.n_splits + 1))
+        cdef double[:, ::1] part = np.zeros((n, self.n_splits + 1))
+        cdef double[:, ::1] gradient = np.zeros((self.n_splits, self.p + 1))
+        cdef double loss = 0
+        self.seen_gradient = &gradient[0, 0]
+        for i in range(n):
+            self.order[i] = <int32_t>i
+        try:
+            while start < n:
+                size = min(<int64_t>self.batch_size, n - start)
+                loss += self.train_batch(start, size, steepness, 0, False)
+                for node in range(self.n_nodes):
+                    if self.child[node] >= 0:
+                        continue
+                    leaf = -1 - self.child[node]
+                    for i in range(self.n_visits[node]):
+                        e = self.first_visit[node] + i
+                        reach[start + self.visits.row[e], leaf] = self.visits.reach[e]
+                        part[start + self.visits.row[e], leaf] = self.visits.part[e]
+                start += size
+        finally:
+            self.seen_gradient = NULL
+        return {
+            "loss": loss / n,
+            "gradient": np.asarray(gradient) / n,
+            "reach": np.asarray(reach),
+            "part": np.asarray(part),
+        }
+
+    def update_leaves(self):
+        """Set the leaves from the sums since they were last set (equation 13)."""
+        self.leaves.update()
+
+    def planes(self):
+        """All splits: W, (n_splits, n_features), and threshold, (n_splits,), float32."""
+        cdef int64_t i, j
+        cdef float[:, ::1] W = np.empty((self.n_splits, self.p), dtype=np.float32)
+        cdef float[::1] threshold = np.empty(self.n_splits, dtype=np.float32)
+        for i in range(self.n_splits):
+            threshold[i] = -self.bias[i]
+            for j in range(self.p):
+                W[i, j] = self.w[i * self.p + j]
+        return np.asarray(W), np.asarray(threshold)
+
+    @property
+    def leaf_values(self):
+        """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
+        return self.leaves.values()
+
+    @property
+    def visited(self):
+        """float: share of the splits that a row of the last batch visited."""
+        return self.share_visited
+
+    @property
+    def work_done(self):
+        """int: multiplications and additions of rows and weights so far."""
+        return self.products
+
+    # ------------------------------------------------------------------------------------ training
+
+    cdef int reset(self) except -1 nogil:
+        """Set the state before the first batch: leaves without values, and Adam without a past."""
+        cdef int64_t i
+        for i in range(self.n):
+            self.order[i] = <int32_t>i
+        self.leaves.reset(
+            self.target, self.weight, self.n, self.n_outputs, self.n_splits + 1
+        )
+        memset(self.first, 0, self.n_splits * self.p * sizeof(float))
+        memset(self.second, 0, self.n_splits * self.p * sizeof(float))
+        memset(self.centre_first, 0, self.n_splits * sizeof(double))
+        memset(self.centre_second, 0, self.n_splits * sizeof(double))
+        memset(self.n_steps, 0, self.n_splits * sizeof(int32_t))
+        self.share_visited = 0
+        return 0
+
+    cdef int init_leaves(self, float steepness) except -1 nogil:
+        """First values of the leaves: an M-step after an E-step with equal likelihoods."""
+        cdef int64_t start = 0, size
+        while start < self.n:
+            size = min(<int64_t>self.batch_size, self.n - start)
+            self.train_batch(start, size, steepness, 0, False)
+            start += size
+        self.leaves.update()
+        return 0
+
+    cdef double epoch(self, float steepness, double rate) except? -1 nogil:
+        """Train on all rows once, in random order; then set the leaves (M-step)."""
+        cdef int64_t i, n_batches = max(<int64_t>1, self.n // self.batch_size), end, start = 0
+        cdef double loss = 0
+        shuffle(&self.random, self.order, self.n, self.n)
+        for i in range(n_batches):
+            end = self.n * (i + 1) // n_batches
+            loss += self.train_batch(start, end - start, steepness, rate, True)
+            if self.stop[0]:
+                return loss / self.n
+            start = end
+        self.leaves.update()
+        return loss / self.n
+
+    cdef double train_batch(
+        self, int64_t start, int64_t size, float steepness, double rate, bint steps
+    ) except? -1 nogil:
+        """E-step of a batch, the sums for its leaves, and the steps of its splits."""
+        cdef int64_t i, node, split, low, n, work
+        cdef int32_t row
+        cdef double loss = 0, total = 0
+        cdef float* slope
+        for i in range(size):
+            row = self.order[start + i]
+            self.batch_at[i] = self.at[row]
+            if self.is_class:
+                self.batch_label[i] = self.label[row]
+            total += self.weight[row]
+        self.dense = self.engine == PRODUCTS or (
+            self.engine == AUTO and self.n_splits > 1 and self.share_visited > DENSE_SHARE
+            and self.n_nodes * size <= MAX_DENSE_VISITS
+        )
+        # Epochs end early at a stop flag, so that only signals matter here.
+        work = self.products - self.polled + WORK_OF_NODE * self.n_nodes
+        self.polled = self.products
+        poll(&self.stop[0], &self.work, work)
+        self.descend(size, steepness)
+        self.set_likelihoods(start, size)
+        for node in range(self.n_nodes - 1, -1, -1):
+            if self.child[node] >= 0:
+                skf_split_likelihoods(&self.visits, self.first_visit[node], self.n_visits[node])
+        for i in range(size):
+            self.visits.part[i + 1] = self.weight[self.order[start + i]]
+            loss -= self.visits.part[i + 1] * (log(self.visits.likelihood[i + 1]) + self.top[i])
+        for node in range(self.n_nodes):
+            n = self.n_visits[node]
+            if self.child[node] < 0:
+                self.leaves.add(
+                    &self.visits, -1 - self.child[node], self.first_visit[node], n,
+                    self.batch_label, self.target, self.order + start
+                )
+                continue
+            split = (self.child[node] - 1) // 2
+            slope = self.all_slopes + split * self.batch_stride if self.dense else self.slope
+            skf_split_parts(&self.visits, self.first_visit[node], n, steepness, slope)
+            if n == 0 or self.dense or not (steps or self.seen_gradient != NULL):
+                continue
+            skf_rows_at(
+                self.batch_at, self.visits.row + self.first_visit[node], n, self.visit_at
+            )
+            low = self.low[split]
+            skf_add_rows(
+                self.rows + low, self.visit_at, n, slope, self.span[split], self.gradient + low
+            )
+            self.take_step(split, self.gradient, slope, n, total, rate)
+        if self.dense and (steps or self.seen_gradient != NULL):
+            split = 0
+            while split < self.n_splits:
+                n = min(<int64_t>BLOCK, self.n_splits - split)
+                skf_multiply(
+                    self.all_slopes + split * self.batch_stride, self.batch_stride, 1, n, size,
+                    self.batch, self.row_stride, self.row_stride, self.all_gradients,
+                    self.row_stride
+                )
+                for i in range(n):
+                    self.take_step(
+                        split + i, self.all_gradients + i * self.row_stride,
+                        self.all_slopes + (split + i) * self.batch_stride, size, total, rate
+                    )
+                split += n
+        return loss
+
+    # ------------------------------------------------------------------------ a batch in the tree
+
+    cdef int descend(self, int64_t size, float steepness) except -1 nogil:
+        """Visits of all nodes by the rows of the batch, with reach and gates."""
+        cdef int64_t i, node, seen = 0
+        cdef Visits* visits = &self.visits
+        self.reserve_visits(size + 1)
+        # Visit 0 is that of a row which does not reach a child; its likelihood is 0.
+        visits.likelihood[0] = 0
+        visits.n = size + 1
+        for i in range(size):
+            visits.row[i + 1] = <int32_t>i
+            visits.reach[i + 1] = 1
+        memset(self.n_visits, 0, self.n_nodes * sizeof(int64_t))
+        self.first_visit[0] = 1
+        self.n_visits[0] = size
+        if self.dense:
+            self.reserve_dense()
+            self.gather(size)
+            skf_multiply(
+                self.w, self.p, 1, self.n_splits, self.p, self.transposed, self.batch_stride,
+                padded(size), self.all_margins, self.batch_stride
+            )
+        for node in range(self.n_nodes):
+            if self.child[node] < 0 or self.n_visits[node] == 0:
+                continue
+            if self.dense:
+                for i in range(self.first_visit[node], self.first_visit[node] + size):
+                    seen += visits.reach[i] >= MIN_REACH
+            else:
+                seen += self.n_visits[node]
+            self.visit_split(node, steepness)
+        self.share_visited = <double>seen / (<double>size * max(<int64_t>1, self.n_splits))
+        if self.dense:
+            self.products = self.products + 4 * self.p * self.n_splits * size
+        return 0
+
+    cdef int visit_split(self, int64_t node, float steepness) except -1 nogil:
+        """Gates of the rows at a split, and the visits of both of its children."""
+        cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
+        cdef int64_t child = self.child[node], split = (child - 1) // 2
+        cdef const float* margin = self.margin
+        if self.dense:
+            margin = self.all_margins + split * self.batch_stride
+        else:
+            skf_rows_at(self.batch_at, self.visits.row + start, n, self.visit_at)
+            skf_margins(
+                self.rows + self.low[split], self.visit_at, n,
+                self.w + split * self.p + self.low[split], self.span[split], self.margin
+            )
+            self.products = self.products + 4 * n * self.span[split]
+        self.reserve_visits(self.visits.n + 2 * n)
+        skf_gates(margin, n, steepness, self.bias[split], self.visits.gate + start)
+        self.first_visit[child] = self.visits.n
+        self.first_visit[child + 1] = self.visits.n + n
+        skf_visit_children(
+            &self.visits, start, n, -1 if self.dense else MIN_REACH, self.n_visits + child,
+            self.n_visits + child + 1
+        )
+        return 0
+
+    cdef void set_likelihoods(self, int64_t start, int64_t size) noexcept nogil:
+        """Likelihoods of the batch at all leaves; densities relative to the largest of the row.
+
+        The largest log density of each row is kept in `top`: without it, the densities of all
+        leaves may underflow.
+        """
+        cdef int64_t i, node
+        cdef bint is_density = not (self.is_class or self.leaves.is_unset)
+        cdef Visits* visits = &self.visits
+        for i in range(size):
+            self.top[i] = -INFINITY if is_density else 0
+        for node in range(self.n_nodes):
+            if self.child[node] >= 0:
+                continue
+            self.leaves.likelihoods(
+                visits, -1 - self.child[node], self.first_visit[node], self.n_visits[node],
+                self.batch_label, self.target, self.order + start, self.top
+            )
+        if not is_density:
+            return
+        for node in range(self.n_nodes):
+            if self.child[node] >= 0:
+                continue
+            for i in range(self.first_visit[node], self.first_visit[node] + self.n_visits[node]):
+                visits.likelihood[i] = <float>exp(
+                    min(0.0, <double>visits.part[i] - self.top[visits.row[i]])
+                )
+
+    # --------------------------------------------------------------------------------------- steps
+
+    cdef void take_step(
+        self, int64_t split, float* gradient, const float* slope, int64_t n, double total,
+        double rate
+    ) noexcept nogil:
+        """A step of Adam by the gradient of a batch, which is cleared."""
+        cdef int64_t i, j, low = self.low[split], at = split * self.p + low
+        cdef double shift = 0, g, unbias_first, unbias_second
+        cdef double* seen
+        if not total > MIN_BATCH_WEIGHT:
+            memset(gradient, 0, self.p * sizeof(float))
+            return
+        for i in range(n):
+            shift += slope[i]
+        if self.smoothness > 0:
+            self.smooth(split, gradient, total)
+        if self.seen_gradient != NULL:
+            seen = self.seen_gradient + split * (self.p + 1)
+            for j in range(low, low + self.span[split]):
+                seen[j] += gradient[j] - self.mean[j] * shift
+            memset(gradient, 0, self.p * sizeof(float))
+            seen[self.p] += shift
+            return
+        self.n_steps[split] = self.n_steps[split] + 1
+        unbias_first = 1 / (1 - pow(0.9, self.n_steps[split]))
+        unbias_second = 1 / (1 - pow(0.999, self.n_steps[split]))
+        skf_adam_step(
+            self.w + at, self.first + at, self.second + at, gradient + low, self.mean + low,
+            self.unit + low, self.span[split], <float>(1 / total), <float>shift,
+            <float>rate, <float>unbias_first, <float>unbias_second
+        )
+        g = shift / total
+        self.centre_first[split] = 0.9 * self.centre_first[split] + 0.1 * g
+        self.centre_second[split] = 0.999 * self.centre_second[split] + 0.001 * g * g
+        self.centre[split] = self.centre[split] - (
+            rate * self.centre_first[split] * unbias_first
+            / (sqrt(self.centre_second[split] * unbias_second) + 1e-8)
+        )
+        self.set_bias(split)
+
+    cdef void set_bias(self, int64_t split) noexcept nogil:
+        cdef int64_t low = self.low[split]
+        cdef float along = 0
+        skf_dot(self.w + split * self.p + low, self.mean + low, self.span[split], &along)
+        self.bias[split] = <float>(self.centre[split] - along)
+
+    cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil:
+        """Add the gradient of equation 15: differences between neighbours, within the split.
+
+        Weights count as trained, in units of the reciprocal of `unit`.
+        """
+        cdef int64_t e
+        cdef int32_t a, b
+        cdef float* w = self.w + split * self.p
+        cdef const float* unit = self.unit
+        cdef float d, factor = <float>(2 * self.smoothness * total)
+        for e in range(self.edges.shape[0]):
+            a = self.edges[e, 0]
+            b = self.edges[e, 1]
+            if w[a] != 0 and w[b] != 0:
+                d = factor * (w[a] / unit[a] - w[b] / unit[b])
+                gradient[a] += d / unit[a]
+                gradient[b] -= d / unit[b]
+
+    # -------------------------------------------------------------------------------------- memory
+
+    cdef void gather(self, int64_t size) noexcept nogil:
+        """Copy the rows of the batch side by side, and transposed."""
+        cdef int64_t i, j
+        cdef const float* row
+        cdef float* out
+        for i in range(size):
+            row = self.rows + self.batch_at[i]
+            memcpy(self.batch + i * self.row_stride, row, self.p * sizeof(float))
+        for j in range(self.p):
+            out = self.transposed + j * self.batch_stride
+            for i in range(size):
+                out[i] = self.batch[i * self.row_stride + j]
+
+    cdef int reserve_dense(self) except -1 nogil:
+        """Memory of the engine of products, which most small trees never use."""
+        if self.batch != NULL:
+            return 0
+        with gil:
+            self.transposed = self.memory.floats(self.p * self.batch_stride)
+            self.all_margins = self.memory.floats(self.n_splits * self.batch_stride)
+            self.all_slopes = self.memory.floats(self.n_splits * self.batch_stride)
+            self.all_gradients = self.memory.floats(BLOCK * self.row_stride)
+            self.batch = self.memory.floats(self.batch_stride * self.row_stride)
+        return 0
+
+    cdef int reserve_visits(self, int64_t n) except -1 nogil:
+        """Reserve memory for n visits, and one more."""
+        if n >= self.visits.capacity:
+            with gil:
+                self.grow_visits(n)
+        return 0
+
+    cdef int grow_visits(self, int64_t n) except -1:
+        cdef Visits* visits = &self.visits
+        cdef int64_t more = n + 1 - visits.capacity
+        cdef void* data[7]
+        cdef Buffer column
+        if n >= MAX_VISITS:
+            raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
+        for k in range(7):
+            column = self.visit_columns[k]
+            column.reserve(more)
+            data[k] = column.data
+        visits.capacity = column.capacity      # all have the same
+        visits.row = <int32_t*>data[0]
+        visits.left, visits.right = <int32_t*>data[1], <int32_t*>data[2]
+        visits.reach, visits.gate = <float*>data[3], <float*>data[4]
+        visits.likelihood, visits.part = <float*>data[5], <float*>data[6]
+        return 0

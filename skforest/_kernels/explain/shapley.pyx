@@ -1,0 +1,775 @@
+"""Interventional Shapley values of hard trees.
+
+The players are the columns of X. For an explained row x and a background row z, the game is
+
+    v(S) = response of the tree at the row with the features of S from x and the others from z
+
+and the values of a row are the means over the background rows. Each is found in one of two ways:
+
+- exactly, from cubes: sets of mixtures that reach the same leaf, those with a players from x, b
+  players from z, and the others undecided. A leaf of value u adds for each of these sets
+
+      u (a - 1)! b! / (a + b)!  to each of the a,   -u a! (b - 1)! / (a + b)!  to each of the b.
+
+  Players are decided only where a split needs it. `divide` takes a block of rows z at once: the
+  list of the cubes of all rows z that reach a node is divided by its split (cubes.h), from a
+  table of the sides of the mixtures with each row z. A split of more players than a table has
+  divides one cube after the other, from the range in which the projections of its mixtures lie;
+- by pairs of a random permutation of the players and its reverse, where this would take too
+  long. Projections are updated as players change from z to x one after the other.
+
+Projections are float64 here and float32 in prediction. Where rounding could decide, `project` is
+called on the mixture, so that each mixture reaches the leaf that `predict` finds.
+"""
+
+cimport cython
+from libc.math cimport fabs
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memset
+
+import numpy as np
+
+from ..base.direction cimport (
+    FLOAT32, Grid, Table, as_directions, as_grid, project, reserve_unfolded, unfold
+)
+from ..base.memory cimport Scratch, allocate
+from ..base.poll cimport poll
+from ..base.random cimport Random, hash_seed, shuffle
+
+cdef void add_range(const float* change, int32_t n, float* low, float* high) noexcept nogil:
+    """Extend the ranges of projections by what a player changes."""
+    cdef int32_t i
+    for i in range(n):
+        low[i] += min(change[i], <float>0)
+        high[i] += max(change[i], <float>0)
+
+
+@cython.final
+cdef class ShapleyTrees:
+    """Shapley values of the rows X, with the background Z, of the trees of a forest.
+
+    X and Z are mapped rows, float32; `player` is the player of every feature. `values` are the
+    rows of leaf values, (n_values, n_outputs), and `slopes` their linear functions, (n_slopes,
+    n_outputs), both float64. `n_pairs` pairs of permutations replace the cubes where a pair of
+    rows has more than 2^max_exact of them, or where a split without a table has more than
+    max_exact undecided players.
+    """
+
+    def __init__(
+        self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed
+    ):
+        cdef int64_t p, size, n = MOST_BITS + 2
+        cdef Grid grid = as_grid(forest.feature_shape, forest.wrap, forest.unordered)
+        cdef Scratch scratch = Scratch()
+        self.arrays = arrays = forest.arrays
+        self.scratch = scratch
+        self.directions = as_directions(arrays, forest.n_features, grid)
+        self.unfolded = reserve_unfolded(scratch, forest.router.max_terms, &grid)
+        self.X, self.Z, self.player = X, Z, player
+        # Columns of Z, and rows of zeros behind them that loops over sixteen rows read.
+        self.n_rows = self.Z.shape[0] + 16
+        columns = np.zeros((forest.n_features, self.n_rows), dtype=np.float32)
+        columns[:, : len(Z)] = Z.T
+        self.columns = columns
+        self.values, self.slopes = values, slopes
+        self.slope_start, self.slope_feature = arrays["slope_start"], arrays["slope_feature"]
+        self.has_slopes = len(arrays["slope_feature"]) > 0
+        self.n_outputs = self.values.shape[1]
+        self.n_all_players = n_players
+        self.max_exact, self.n_pairs, self.seed = max_exact, n_pairs, seed
+        self.most_cubes = 2**max_exact
+        factorial = [1]
+        for p in range(1, 2 * n):
+            factorial.append(factorial[p - 1] * p)
+        self.share = np.array([
+            [factorial[a - 1] * factorial[b] / factorial[a + b] if a else 0 for b in range(n)]
+            for a in range(n)
+        ])
+        size = n_players * self.n_outputs
+        allocate[double](scratch, size, [&self.part, &self.total, &self.squares, NULL])
+        allocate[double](scratch, self.n_outputs, [
+            &self.leaf_value, &self.next_value, &self.from_x, &self.from_z, NULL
+        ])
+        allocate[int32_t](scratch, n_players, [
+            &self.number_of, &self.players, &self.touched, &self.order, &self.bit_of, NULL
+        ])
+        self.taken = scratch.doubles(n_players)
+        self.touched_by = scratch.longs(n_players)
+        self.mixture = scratch.floats(forest.n_features)
+        for p in range(n_players):
+            self.number_of[p] = -1
+        for p in range(MOST_BITS):
+            self.bit[p] = <uint64_t>1 << p
+        self.kept = <Pieces*>scratch.bytes_of(N_KEPT * <int64_t>sizeof(Pieces))
+        # From the start of a cache line.
+        self.floats = scratch.floats((MOST_TABLED + 3) * ROWS_TABLED + 16)
+        self.floats += (-(<int64_t>self.floats) & 63) // <int64_t>sizeof(float)
+        self.failed = <uint8_t*>scratch.bytes_of(ROWS_TABLED)
+        self.n_cubes = 8 * self.most_cubes + 4096
+        for p in range(2):
+            self.cubes[p] = <Cube*>scratch.bytes_of(self.n_cubes * <int64_t>sizeof(Cube))
+
+    def load(
+        self, const int32_t[::1] child, const float[::1] threshold, const int32_t[::1] code,
+        const int64_t[::1] start, const int32_t[::1] feature, const float[::1] weight,
+        const double[::1] margin
+    ):
+        """Take a tree. The terms of split s are start[s] .. start[s + 1] - 1, by player."""
+        cdef int64_t node, s, t, n_nodes = child.shape[0], n_terms = feature.shape[0]
+        cdef Scratch scratch = Scratch()
+        cdef Node* one
+        self.of_tree = scratch
+        self.n_splits = threshold.shape[0]
+        self.nodes = <Node*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Node))
+        self.terms = <Term*>scratch.bytes_of(n_terms * <int64_t>sizeof(Term))
+        self.changes = <Change*>scratch.bytes_of(n_terms * <int64_t>sizeof(Change))
+        self.projections = scratch.doubles(self.n_rows * self.n_splits)
+        allocate[int32_t](scratch, self.n_splits, [&self.path, &self.side, NULL])
+        self.path_value = scratch.doubles(self.n_splits)
+        self.lists = <List*>scratch.bytes_of((self.n_splits + 2) * <int64_t>sizeof(List))
+        self.next_size = ROWS_TABLED
+        self.number_players(child, feature)
+        for t in range(n_terms):
+            self.terms[t].weight = weight[t]
+            self.terms[t].feature = feature[t]
+            self.terms[t].player = self.number_of[self.player[feature[t]]]
+        for node in range(n_nodes):
+            one = self.nodes + node
+            one.left = child[node]
+            one.n_players = 0
+            if one.left < 0:
+                continue
+            s = (one.left - 1) // 2
+            one.threshold, one.margin, one.code = threshold[s], margin[s], code[s]
+            one.start, one.end = start[s], start[s + 1]
+            one.feature = -1
+            if one.code < self.directions.n_features:
+                one.feature, one.margin = one.code, 0
+                one.players[0] = self.number_of[self.player[one.code]]
+                one.n_players = 1
+            else:
+                self.count_players(one)
+                self.project_background(one, s)
+
+    cdef void number_players(
+        self, const int32_t[::1] child, const int32_t[::1] feature
+    ) noexcept nogil:
+        """Number the players of the tree, in their order."""
+        cdef int64_t i, t, row
+        cdef int32_t p
+        for p in range(self.n_players):
+            self.number_of[self.players[p]] = -1
+        for t in range(feature.shape[0]):
+            self.number_of[self.player[feature[t]]] = 0
+        for i in range(child.shape[0] if self.has_slopes else 0):
+            if child[i] < 0:
+                row = -1 - <int64_t>child[i]
+                for t in range(self.slope_start[row], self.slope_start[row + 1]):
+                    self.number_of[self.player[self.slope_feature[t]]] = 0
+        self.n_players = 0
+        for p in range(self.n_all_players):
+            if self.number_of[p] == 0:
+                self.number_of[p] = self.n_players
+                self.players[self.n_players] = p
+                self.n_players = self.n_players + 1
+
+    cdef void count_players(self, Node* node) noexcept nogil:
+        cdef int64_t t
+        node.n_players = 0
+        for t in range(node.start, node.end):
+            if t > node.start and self.terms[t].player == self.terms[t - 1].player:
+                continue
+            if node.n_players < MOST_TABLED:
+                node.players[node.n_players] = self.terms[t].player
+            node.n_players += 1
+
+    cdef void project_background(self, const Node* node, int64_t split) noexcept nogil:
+        """Projections of the background rows on the direction of a node."""
+        cdef int64_t b, t
+        cdef double total
+        for b in range(self.Z.shape[0]):
+            total = 0
+            for t in range(node.start, node.end):
+                total += self.terms[t].weight * self.Z[b, self.terms[t].feature]
+            self.projections[split * self.n_rows + b] = total
+
+    def explain(
+        self, uint64_t tree, double scale, double[:, :, ::1] out, double[:, :, ::1] variance,
+        const uint8_t[::1] stop
+    ):
+        """out += scale * values, variance += scale^2 * their variance, of all rows.
+
+        Returns the number of pairs of rows that were sampled.
+        """
+        cdef int64_t i, b, work = 0, n_sampled = 0
+        cdef uint64_t seed
+        with nogil:
+            for i in range(self.X.shape[0]):
+                if poll(&stop[0], &work, 100 * self.Z.shape[0]):
+                    break
+                seed = hash_seed(hash_seed(self.seed, <uint64_t>i), tree)
+                self.x = &self.X[i, 0]
+                self.first = 0
+                while self.first < self.Z.shape[0]:
+                    self.size = min(self.next_size, self.Z.shape[0] - self.first)
+                    if not self.divide_block():
+                        # Fewer rows have fewer cubes.
+                        self.next_size = max(self.size // 4, 1)
+                        continue
+                    self.add_part(&out[i, 0, 0], scale)
+                    for b in range(self.size):
+                        if self.failed[b]:
+                            n_sampled += 1
+                            self.z = &self.Z[self.first + b, 0]
+                            self.of_z = self.projections + self.first + b
+                            self.sample(hash_seed(seed, <uint64_t>(self.first + b)))
+                            self.add_sample(&out[i, 0, 0], &variance[i, 0, 0], scale)
+                    self.first = self.first + self.size
+                    self.next_size = min(2 * self.size, ROWS_TABLED)
+        return n_sampled
+
+    cdef void add_part(self, double* out, double scale) noexcept nogil:
+        """Add the values of the players of the tree to those of the row."""
+        cdef int32_t i, k
+        cdef int64_t at
+        for i in range(self.n_players):
+            at = self.players[i] * <int64_t>self.n_outputs
+            for k in range(self.n_outputs):
+                out[at + k] += scale * self.part[i * <int64_t>self.n_outputs + k]
+
+    # -------------------------------------------------------------------------- exactly, by cubes
+
+    cdef bint divide_block(self) noexcept nogil:
+        """Set `part` to the sums of the values over rows z, but those in `failed`.
+
+        False if the rows have too many cubes; a single row fails instead.
+        """
+        cdef int64_t n_parts = self.n_players * <int64_t>self.n_outputs
+        memset(self.failed, 0, self.size)
+        while True:
+            memset(self.part, 0, n_parts * sizeof(double))
+            self.is_lost = False
+            if not self.divide():
+                if self.size > 1:
+                    return False
+                memset(self.part, 0, n_parts * sizeof(double))
+                self.failed[0] = True
+                return True
+            # Rows that failed after they were added are left out in another pass.
+            if not self.is_lost:
+                return True
+
+    cdef bint divide(self) noexcept nogil:
+        """Add the leaves of all mixtures to `part`; False if there are too many.
+
+        Lists of left sides and lists of right sides are in an array each, which is a stack: those
+        at its end are divided first.
+        """
+        cdef Division found
+        cdef Cube[112] root
+        cdef List* top = self.lists - 1
+        cdef const Cube* cube = root
+        cdef const Node* node = self.nodes
+        cdef int64_t n = 0, n_added = 0, i
+        cdef int32_t side
+        for i in range(self.size):
+            if not self.failed[i]:
+                root[n].x = root[n].z = 0
+                root[n].row = i
+                n += 1
+        self.n_bits = 0
+        found.side[0], found.side[1] = self.cubes[0], self.cubes[1]
+        while True:
+            if n == 0 or node.left < 0:
+                if n:
+                    self.add_leaf(-1 - <int64_t>node.left, cube, n)
+                n_added += n
+                if n_added > self.size * self.most_cubes:
+                    return False
+                if top < self.lists:
+                    return True
+                cube, n, node = top.cube, top.n, self.nodes + top.node
+                found.side[0], found.side[1] = top.end[0], top.end[1]
+                self.n_bits = top.n_bits
+                top -= 1
+                continue
+            for side in range(2):
+                found.n[side] = 0
+                found.space[side] = self.n_cubes - (found.side[side] - self.cubes[side])
+            if not self.divide_list(node, cube, n, &found):
+                return False
+            # The list of one side is divided first; the other one waits.
+            side = found.n[RIGHT] > 0
+            cube, n = found.side[side], found.n[side]
+            if side == RIGHT and found.n[LEFT]:
+                top += 1
+                top.cube, top.n, top.node = found.side[LEFT], found.n[LEFT], node.left
+                found.side[LEFT] += found.n[LEFT]
+                top.end[0], top.end[1] = found.side[0], found.side[1]
+                top.n_bits = self.n_bits
+            found.side[side] += n
+            node = self.nodes + node.left + side
+
+    cdef bint divide_list(
+        self, const Node* node, const Cube* cube, int64_t n, Division* found
+    ) noexcept nogil:
+        """Divide cubes by the split of a node; False if there are too many."""
+        cdef uint64_t[6] bit
+        cdef int32_t p
+        self.tabulate(node)
+        if node.n_players > MOST_TABLED:
+            return self.divide_wide(node, cube, n, found)
+        for p in range(node.n_players):
+            bit[p] = self.bit_for(node.players[p])
+            if bit[p] == 0:
+                return False
+        return skf_divide(self.right, bit, node.n_players, cube, n, self.kept, found)
+
+    cdef bint divide_wide(
+        self, const Node* node, const Cube* cube, int64_t n, Division* found
+    ) noexcept nogil:
+        """Divide cubes by a split of many players; False if there are too many."""
+        cdef Cube[64] near
+        cdef double[64] change
+        cdef uint64_t[64] bit
+        cdef double gap = 0
+        cdef int64_t i, row = -1
+        cdef int32_t j, n_changes = 0, n_near, side
+        for i in range(n):
+            if found.n[0] == found.space[0] or found.n[1] == found.space[1]:
+                return False
+            if cube[i].row != row:
+                row = cube[i].row
+                side = <int32_t>self.right[row]
+                if side == BRANCH:
+                    self.z = &self.Z[self.first + row, 0]
+                    n_changes = self.find_changes(node)
+                    gap = self.projections[
+                        ((node.left - 1) >> 1) * self.n_rows + self.first + row
+                    ] - node.threshold
+            if self.failed[row]:
+                continue
+            side = <int32_t>self.right[row]
+            if side == BRANCH:
+                side = self.side_of_cube(node, cube + i, n_changes, gap)
+            if side <= RIGHT:
+                found.side[side][found.n[side]] = cube[i]
+                found.n[side] += 1
+                continue
+            if side == BRANCH:
+                if n_changes > MOST_BITS:
+                    side = GIVE_UP
+                for j in range(min(n_changes, MOST_BITS)):
+                    bit[j], change[j] = self.bit_for(self.changes[j].player), self.changes[j].size
+                    if bit[j] == 0:
+                        side = GIVE_UP
+            if side == GIVE_UP:
+                # Other cubes of the row may have been added, or wait.
+                self.failed[row] = True
+                self.is_lost = self.is_lost or node != self.nodes
+                continue
+            if not skf_divide_by_sums(
+                change, bit, n_changes, gap, node.margin, cube[i], found, near, &n_near, 64
+            ):
+                return False
+            for j in range(n_near):
+                side = self.predicted_side_of(node, &near[j])
+                if found.n[side] == found.space[side]:
+                    return False
+                found.side[side][found.n[side]] = near[j]
+                found.n[side] += 1
+        return True
+
+    cdef int32_t side_of_cube(
+        self, const Node* node, const Cube* cube, int32_t n_changes, double gap
+    ) noexcept nogil:
+        """The side of all mixtures of a cube with the row z; GIVE_UP if too many are undecided."""
+        cdef int32_t j, n_open = 0
+        cdef uint64_t bit
+        cdef double low = gap, high = gap, size
+        for j in range(n_changes):
+            size, bit = self.changes[j].size, self.known_bit(self.changes[j].player)
+            if (cube.x | cube.z) & bit == 0:
+                n_open += 1
+                low += min(size, 0.0)
+                high += max(size, 0.0)
+            elif cube.x & bit:
+                low += size
+                high += size
+        if low > node.margin:
+            return RIGHT
+        if high <= -node.margin:
+            return LEFT
+        return BRANCH if n_open <= self.max_exact else GIVE_UP
+
+    cdef int32_t find_changes(self, const Node* node) noexcept nogil:
+        """Compute what each player changes in the projection, the largest changes first.
+
+        A player may change a rounding, though it does not change the sum.
+        """
+        cdef int64_t t = node.start
+        cdef int32_t p, i, n = 0
+        cdef double size
+        cdef bint differs
+        cdef Change* change = self.changes
+        cdef const Term* terms = self.terms
+        while t < node.end:
+            p = terms[t].player
+            size = 0
+            differs = False
+            while t < node.end and terms[t].player == p:
+                differs |= self.x[terms[t].feature] != self.z[terms[t].feature]
+                size += terms[t].weight * (
+                    <double>self.x[terms[t].feature] - self.z[terms[t].feature]
+                )
+                t += 1
+            if differs:
+                i = n
+                while i > 0 and fabs(change[i - 1].size) < fabs(size):
+                    change[i] = change[i - 1]
+                    i -= 1
+                change[i].size, change[i].player = size, p
+                n += 1
+        return n
+
+    cdef void tabulate(self, const Node* node) noexcept nogil:
+        """Tabulate the sides of the mixtures of x with the rows z of the block."""
+        cdef const Term* term
+        cdef float* gap = self.floats
+        cdef float* high = gap + ROWS_TABLED
+        cdef float* nearest = high + ROWS_TABLED
+        cdef float* change = nearest + ROWS_TABLED
+        cdef const float* columns = &self.columns[0, self.first]
+        cdef const double* of_z
+        cdef int64_t t, i
+        cdef int32_t p = -1, n = 0, n_rows = (self.size + 15) & -16
+        # Sums in float32 have larger errors.
+        cdef float margin = <float>(4 * node.margin)
+        if node.feature >= 0:
+            skf_compare(
+                columns + node.feature * self.n_rows, <float>node.threshold,
+                self.x[node.feature] > node.threshold, n_rows, self.right
+            )
+            return
+        of_z = self.projections + ((node.left - 1) >> 1) * self.n_rows + self.first
+        for i in range(n_rows):
+            gap[i] = <float>(of_z[i] - node.threshold)
+            high[i] = gap[i]
+        for t in range(node.start, node.end):
+            term = self.terms + t
+            if term.player != p:
+                if n and node.n_players > MOST_TABLED:
+                    add_range(change, n_rows, gap, high)
+                    n = 0
+                memset(change + n * ROWS_TABLED, 0, n_rows * sizeof(float))
+                p = term.player
+                n += 1
+            skf_add_change(
+                <float>term.weight, self.x[term.feature],
+                columns + term.feature * self.n_rows, n_rows, change + (n - 1) * ROWS_TABLED
+            )
+        if node.n_players > MOST_TABLED:
+            add_range(change, n_rows, gap, high)
+            skf_compare_range(gap, high, margin, n_rows, self.right)
+            return
+        skf_tabulate(gap, change, n, n_rows, self.right, nearest)
+        for i in range(self.size):
+            if nearest[i] <= margin:
+                self.correct(node, i)
+
+    cdef void correct(self, const Node* node, int64_t row) noexcept nogil:
+        """Set the sides of a row of a block where rounding could decide."""
+        cdef int32_t i, m
+        cdef int64_t t
+        cdef double value
+        cdef uint64_t right = 0
+        self.z = &self.Z[self.first + row, 0]
+        for m in range(1 << node.n_players):
+            for i in range(node.n_players):
+                self.taken[node.players[i]] = (m >> i) & 1
+            value = -node.threshold
+            for t in range(node.start, node.end):
+                i = self.terms[t].feature
+                value += self.terms[t].weight * (
+                    self.x[i] if self.taken[self.terms[t].player] == 1 else self.z[i]
+                )
+            if fabs(value) <= node.margin:
+                value = 1 if self.predicted_side(node) == RIGHT else -1
+            right |= <uint64_t>(value > 0) << m
+        for i in range(node.n_players):
+            self.taken[node.players[i]] = 0
+        self.right[row] = right
+
+    cdef int32_t predicted_side(self, const Node* node) noexcept nogil:
+        """The side that prediction finds for the mixture of `taken` players from x."""
+        cdef int64_t t, offset = 0
+        cdef int32_t f
+        cdef float value
+        cdef Table table
+        table.dtype = FLOAT32
+        table.n_samples = 1
+        table.n_features = <int32_t>self.player.shape[0]
+        table.data = self.mixture
+        for t in range(node.start, node.end):
+            f = self.terms[t].feature
+            self.mixture[f] = self.x[f] if self.taken[self.terms[t].player] == 1 else self.z[f]
+        unfold(&self.unfolded, &self.directions, node.code, &table)
+        project(&self.unfolded, &table, &offset, 1, &value)
+        return value > <float>node.threshold
+
+    cdef int32_t predicted_side_of(self, const Node* node, const Cube* cube) noexcept nogil:
+        """The side that prediction finds for the mixture of a cube with all players decided."""
+        cdef int32_t i, side
+        for i in range(self.n_bits):
+            self.taken[self.player_of[i]] = 1 if cube.x & self.bit[i] else 0
+        side = self.predicted_side(node)
+        for i in range(self.n_bits):
+            self.taken[self.player_of[i]] = 0
+        return side
+
+    cdef inline uint64_t known_bit(self, int32_t player) noexcept nogil:
+        """The bit of a player; 0 if it has none."""
+        cdef int32_t bit = self.bit_of[player]
+        return self.bit[bit] if bit < self.n_bits and self.player_of[bit] == player else 0
+
+    cdef inline uint64_t bit_for(self, int32_t player) noexcept nogil:
+        """The bit of a player, which it may be given; 0 if there are no more."""
+        cdef uint64_t bit = self.known_bit(player)
+        if bit == 0 and self.n_bits < MOST_BITS:
+            bit = self.bit[self.n_bits]
+            self.bit_of[player] = self.n_bits
+            self.player_of[self.n_bits] = player
+            self.n_bits = self.n_bits + 1
+        return bit
+
+    cdef void add_leaf(self, int64_t row, const Cube* cube, int64_t n) noexcept nogil:
+        """Add the shares of the value of a leaf that takes cubes."""
+        cdef double[64] weight
+        cdef int32_t p, k
+        cdef int64_t i
+        cdef double* part
+        if self.has_slopes:
+            for i in range(n):
+                self.add_linear(row, cube + i)
+            return
+        skf_weigh_cubes(
+            cube, n, &self.share[0, 0], <int>self.share.shape[1], self.bit, self.n_bits, weight
+        )
+        for p in range(self.n_bits):
+            part = self.part + self.player_of[p] * <int64_t>self.n_outputs
+            for k in range(self.n_outputs):
+                part[k] += weight[p] * self.values[row, k]
+
+    cdef void add_linear(self, int64_t row, const Cube* cube) noexcept nogil:
+        """Add the shares of the linear function of a leaf that takes a cube.
+
+        Undecided players are from z, and what one of them changes counts where it and all of the a
+        players are from x, and all of the b players are from z: the a and the player share it.
+        """
+        cdef int64_t j
+        cdef int32_t k, p, i, f
+        cdef int32_t a = skf_count_bits(cube.x), b = skf_count_bits(cube.z)
+        cdef const float* z = &self.Z[self.first + cube.row, 0]
+        cdef uint64_t bit
+        cdef double of_x, of_z, change
+        cdef double* part
+        cdef double* from_x = self.from_x
+        cdef double* from_z = self.from_z
+        for k in range(self.n_outputs):
+            from_x[k] = self.share[a, b] * self.values[row, k]
+            from_z[k] = self.share[b, a] * self.values[row, k]
+        for j in range(self.slope_start[row], self.slope_start[row + 1]):
+            f = self.slope_feature[j]
+            p = self.number_of[self.player[f]]
+            bit = self.known_bit(p)
+            of_x = self.x[f]
+            of_z = of_x if cube.x & bit else z[f]
+            part = self.part + p * <int64_t>self.n_outputs
+            for k in range(self.n_outputs):
+                from_x[k] += self.share[a, b] * self.slopes[j, k] * of_z
+                from_z[k] += self.share[b, a] * self.slopes[j, k] * of_z
+            if (cube.x | cube.z) & bit == 0:
+                for k in range(self.n_outputs):
+                    change = self.slopes[j, k] * (of_x - of_z)
+                    part[k] += self.share[a + 1, b] * change
+                    from_x[k] += self.share[a + 1, b] * change
+                    from_z[k] += self.share[b, a + 1] * change
+        for i in range(self.n_bits):
+            part = self.part + self.player_of[i] * <int64_t>self.n_outputs
+            if cube.x & self.bit[i]:
+                for k in range(self.n_outputs):
+                    part[k] += self.from_x[k]
+            elif cube.z & self.bit[i]:
+                for k in range(self.n_outputs):
+                    part[k] -= self.from_z[k]
+
+    # --------------------------------------------------------------------------- by permutations
+
+    cdef void sample(self, uint64_t seed) noexcept nogil:
+        """Sums over pairs of permutations of the values, and of their squares."""
+        cdef Random random
+        cdef int32_t i, k, f, player, last
+        cdef int64_t _, at
+        cdef double mean
+        random.state = seed
+        self.pair = self.pair + 1
+        self.n_touched = 0
+        for f in range(<int32_t>self.player.shape[0]):
+            player = self.number_of[self.player[f]]
+            if player >= 0 and self.x[f] != self.z[f]:
+                self.touch(player)
+        for i in range(self.n_touched):
+            self.order[i] = self.touched[i]
+            at = <int64_t>self.touched[i] * self.n_outputs
+            for k in range(self.n_outputs):
+                self.total[at + k] = self.squares[at + k] = 0
+        last = self.n_touched - 1
+        for _ in range(self.n_pairs):
+            shuffle(&random, self.order, self.n_touched, self.n_touched)
+            self.follow()
+            for i in range(self.n_touched // 2):
+                player = self.order[i]
+                self.order[i] = self.order[last - i]
+                self.order[last - i] = player
+            self.follow()
+            for i in range(self.n_touched):
+                at = <int64_t>self.touched[i] * self.n_outputs
+                for k in range(self.n_outputs):
+                    mean = self.part[at + k] / 2
+                    self.total[at + k] = self.total[at + k] + mean
+                    self.squares[at + k] = self.squares[at + k] + mean * mean
+                    self.part[at + k] = 0
+
+    cdef void follow(self) noexcept nogil:
+        """Add what each player changes, in `order`, as it is taken from x, to `part`."""
+        cdef int32_t i, k, level, player, side, depth
+        cdef int64_t row, new
+        cdef double* part
+        cdef const Node* one
+        row = self.descend(0, 0, &depth)
+        self.evaluate_leaf(row, self.leaf_value)
+        for i in range(self.n_touched):
+            player = self.order[i]
+            self.taken[player] = 1
+            new = row
+            for level in range(depth):
+                one = self.nodes + self.path[level]
+                if not self.update(one, player, &self.path_value[level]):
+                    continue
+                side = self.side_of(one, self.path_value[level])
+                if side != self.side[level]:
+                    # What lies below is left, and needs no update.
+                    self.side[level] = side
+                    new = self.descend(one.left + side, level + 1, &depth)
+                    break
+            if new == row and not self.has_slopes:
+                continue
+            row = new
+            self.evaluate_leaf(row, self.next_value)
+            part = self.part + <int64_t>player * self.n_outputs
+            for k in range(self.n_outputs):
+                part[k] += self.next_value[k] - self.leaf_value[k]
+                self.leaf_value[k] = self.next_value[k]
+        for i in range(self.n_touched):
+            self.taken[self.order[i]] = 0
+
+    cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil:
+        """Row of values of the leaf that the mixture reaches from a node, with the path to it."""
+        cdef const Node* one
+        cdef double value
+        cdef int64_t t
+        cdef int32_t f
+        while True:
+            one = self.nodes + node
+            if one.left < 0:
+                depth[0] = level
+                return -1 - <int64_t>one.left
+            if one.feature >= 0:
+                f = one.feature
+                value = self.x[f] if self.taken[one.players[0]] == 1 else self.z[f]
+            else:
+                value = self.of_z[((one.left - 1) >> 1) * self.n_rows]
+                for t in range(one.start, one.end):
+                    if self.taken[self.terms[t].player] == 1:
+                        f = self.terms[t].feature
+                        value += self.terms[t].weight * (<double>self.x[f] - self.z[f])
+            self.path[level] = node
+            self.path_value[level] = value
+            self.side[level] = self.side_of(one, value)
+            node = one.left + self.side[level]
+            level += 1
+
+    cdef inline int32_t side_of(self, const Node* node, double value) noexcept nogil:
+        """The side on which a projection of the mixture lies."""
+        if value > node.threshold + node.margin:
+            return RIGHT
+        if value <= node.threshold - node.margin:
+            return LEFT
+        return self.predicted_side(node)
+
+    cdef inline bint update(
+        self, const Node* node, int32_t player, double* value
+    ) noexcept nogil:
+        """Take a player from x in the projection on a direction; False if it has no weight."""
+        cdef int64_t t = node.start, end = node.end, middle
+        cdef int32_t f
+        if node.feature >= 0:
+            if node.players[0] != player:
+                return False
+            value[0] = self.x[node.feature]
+            return True
+        while t < end:
+            middle = t + ((end - t) >> 1)
+            if self.terms[middle].player < player:
+                t = middle + 1
+            else:
+                end = middle
+        if t == node.end or self.terms[t].player != player:
+            return False
+        while t < node.end and self.terms[t].player == player:
+            f = self.terms[t].feature
+            value[0] += self.terms[t].weight * (<double>self.x[f] - self.z[f])
+            t += 1
+        return True
+
+    cdef inline void touch(self, int32_t player) noexcept nogil:
+        """Set the values of a player to 0, the first time that the pair depends on it."""
+        cdef int32_t k
+        if self.touched_by[player] == self.pair:
+            return
+        self.touched_by[player] = self.pair
+        self.touched[self.n_touched] = player
+        self.n_touched = self.n_touched + 1
+        for k in range(self.n_outputs):
+            self.part[player * <int64_t>self.n_outputs + k] = 0
+
+    cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil:
+        """Value of a leaf at the mixture."""
+        cdef int64_t j
+        cdef int32_t k, f
+        cdef double at
+        for k in range(self.n_outputs):
+            value[k] = self.values[row, k]
+        if not self.has_slopes:
+            return
+        for j in range(self.slope_start[row], self.slope_start[row + 1]):
+            f = self.slope_feature[j]
+            at = self.x[f] if self.taken[self.number_of[self.player[f]]] == 1 else self.z[f]
+            for k in range(self.n_outputs):
+                value[k] += self.slopes[j, k] * at
+
+    cdef void add_sample(self, double* out, double* variance, double scale) noexcept nogil:
+        """Add the means over pairs of permutations, and their variances, to those of the row."""
+        cdef int32_t i, k
+        cdef double mean, excess
+        cdef double n = <double>self.n_pairs
+        cdef int64_t at, to
+        for i in range(self.n_touched):
+            at = <int64_t>self.touched[i] * self.n_outputs
+            to = <int64_t>self.players[self.touched[i]] * self.n_outputs
+            for k in range(self.n_outputs):
+                mean = self.total[at + k] / n
+                excess = self.squares[at + k] / n - mean * mean
+                out[to + k] += scale * mean
+                if excess > 0:
+                    variance[to + k] += scale * scale * excess / (n - 1)

@@ -1,0 +1,1 @@
+"""Trees of margins that are trained together, and their layer for PyTorch."""

@@ -1,0 +1,782 @@
+"""Training of random hinge forests and ferns.
+
+Lay et al. 2018, "Random Hinge Forest for Differentiable Learning". A tree is complete. Its test v
+compares one feature with a threshold, and has the margin d_v = z[f_v] - t_v; a row goes right
+where it is positive. With v* the test of the smallest absolute margin on the path of a row to leaf
+l, the response of tree m is (equation 10)
+
+    h_m(x) = |d_v*| w_l,        f(x) = sum over trees of h_m(x).
+
+A row has gradients at one leaf and one test of each tree only (equations 11 and 12), g = dL/df:
+
+    dL/dw_l = |d_v*| g,   dL/dz[f_v*] = sign(d_v*) w_l . g = -dL/dt_v*
+
+so a step moves the leaves and tests that rows of its batch reach, and the optimiser's state of all
+others stays as it is. Parameters are initialised as in algorithm 1, by `training/hinge.py`.
+
+Features (section 3) are columns of the table, whose statistics never change, and learned ones. A
+learned feature is an inner product with the whole row or with the patch under one receptive field,
+the same weights at each of them (a convolution), and moves in every step:
+
+    u_f = w_f . x,        z_f = (u_f - mean_f) / sqrt(variance_f + 1e-7)
+
+Mean and variance are running statistics of batches: the mean over the first 100 batches, then an
+exponential average in which a batch counts 1 / 100. As in the paper, they are constants to the
+gradient: dL/dw_f = sum over rows of dL/dz_f x / sqrt(variance_f + 1e-7).
+
+With a head, a leaf has one number. With a learned matrix H, h the responses of the trees to a row,
+and g = dL/df,
+
+    f = H^T h,        dL/dh = H g,        dL/dH = sum over rows of h g^T.
+"""
+
+cimport cython
+from libc.math cimport isfinite, sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from ..base.descent cimport SKF_TILE, skf_multiply
+from ..base.loss cimport Loss
+from ..base.poll cimport poll
+from ..base.random cimport Random, below, next_word, normal, uniform
+from ..base.row_reader cimport RowReader, as_reader
+from ..base.rows cimport BatchSampler
+
+cdef enum:
+    LEAST_BLOCK = 16           # rows of z, at least
+    CACHE = 1 << 19            # bytes of z that stay in the cache while trees read them
+    BLOCK = 256                # rows of scratch, at least; leaves by which `value` grows, at least
+
+OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
+
+
+cpdef int64_t padded(int64_t n) noexcept nogil:
+    """Floats that n features take in a row of features: a multiple of the tile of a product."""
+    return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
+
+
+def padded_vector(int64_t n):
+    """Floats that a vector of n outputs takes: 1, 2, 4, 8, or a multiple of 16."""
+    cdef int64_t width = 1
+    while width < n and width < SKF_WIDE:
+        width *= 2
+    return width if width >= n else (n + SKF_WIDE - 1) // SKF_WIDE * SKF_WIDE
+
+
+@cython.final
+cdef class HingeFeatures:
+    """The features of one batch of at most n_rows rows; `arrays` are those of `HingeTrainer`."""
+
+    # parameters, and the state of the optimiser
+    cdef float[:, ::1] direction, direction_mean, direction_power
+    cdef const int32_t[:, ::1] receptive_fields
+    cdef double[::1] mean, variance
+    cdef int64_t[::1] counts
+
+    # sizes, in floats; widths include the padding
+    cdef int64_t n_columns, n_patches, patch_size
+    cdef int64_t patch_width       # learned features of a patch
+    cdef int64_t linear_width      # learned features of all patches
+    cdef int64_t width             # all features
+    cdef int64_t block             # rows of z
+    cdef int64_t batch_size
+    cdef bint is_convolution       # several patches
+    cdef bint copies_patches       # patches are parts of the rows
+
+    # scratch of a batch
+    cdef float[:, ::1] x, patches, z, dz, gradient, kernels
+    cdef float[::1] centre, unit, sum, square
+
+    def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):
+        cdef int64_t f
+        self.direction, self.receptive_fields = arrays["direction"], arrays["receptive_fields"]
+        self.direction_mean = arrays["direction_mean"]
+        self.direction_power = arrays["direction_power"]
+        self.mean, self.variance = arrays["mean"], arrays["variance"]
+        self.counts = arrays["counts"]
+        self.n_columns = n_columns
+        self.batch_size = batch_size
+        self.n_patches = self.receptive_fields.shape[0]
+        self.patch_size = self.direction.shape[0]
+        self.patch_width = self.direction.shape[1]
+        self.linear_width = self.n_patches * self.patch_width
+        self.width = self.mean.shape[0]
+        self.is_convolution = self.n_patches > 1
+        self.copies_patches = self.is_convolution or self.patch_size != n_columns
+        self.x = np.zeros((n_rows, n_columns), dtype=np.float32)
+        # A row that is its own only patch is not copied.
+        self.patches = self.x
+        if self.copies_patches:
+            self.patches = np.zeros((n_rows * self.n_patches, self.patch_size), dtype=np.float32)
+        block = max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8)
+        self.block = min(n_rows, block)
+        self.z = np.zeros((self.block, self.width), dtype=np.float32)
+        n_slopes = 1 if self.is_convolution else n_rows
+        self.dz = np.zeros((n_slopes, self.width), dtype=np.float32)
+        self.kernels = np.zeros((self.patch_width, self.patch_size), dtype=np.float32)
+        self.gradient = np.zeros((self.patch_size, self.patch_width), dtype=np.float32)
+        self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
+        self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
+        for f in range(self.linear_width, self.width):     # columns, whose units never change
+            self.centre[f] = <float>self.mean[f]
+            self.unit[f] = <float>(1 / sqrt(self.variance[f]))
+        self.set_units()
+
+    # --------------------------------------------------------------------------------- statistics
+
+    cdef void set_units(self) noexcept nogil:
+        """Mean and reciprocal deviation of each feature in float32, as the loops read them."""
+        cdef int64_t f
+        for f in range(self.linear_width):
+            self.centre[f] = <float>self.mean[f]
+            self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_MIN_VARIANCE))
+
+    def reset_statistics(self, const float[:, ::1] u):
+        """Mean and variance of given values u of the learned features, (n_rows, linear_width)."""
+        cdef int64_t n_rows = u.shape[0]
+        values = np.asarray(u)
+        variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
+        np.asarray(self.mean)[:self.linear_width] = values.mean(axis=0, dtype=np.float64)
+        np.asarray(self.variance)[:self.linear_width] = variance
+        self.counts[1] = (n_rows + self.batch_size - 1) // self.batch_size
+        self.set_units()
+
+    cdef void clear_sums(self) noexcept nogil:
+        """Before the first block of a batch that trains."""
+        memset(&self.sum[0], 0, self.width * sizeof(float))
+        memset(&self.square[0], 0, self.width * sizeof(float))
+
+    cdef void update_statistics(self, int64_t n) noexcept nogil:
+        """Running mean and variance, from the sums of the standardised features of a batch."""
+        cdef int64_t f, seen = self.counts[1]
+        cdef double mean, variance, deviation, old = <double>seen / (seen + 1)
+        if n < 2:
+            return
+        old = min(old, SKF_MAX_MEMORY)
+        for f in range(self.linear_width):
+            # Sums of standardised features cancel less than those of the inner products.
+            deviation = sqrt(self.variance[f] + SKF_MIN_VARIANCE)
+            mean = self.sum[f] / n
+            variance = max((self.square[f] - n * mean * mean) / (n - 1), 0.0)
+            mean = self.mean[f] + mean * deviation
+            variance = variance * deviation * deviation
+            self.mean[f] = old * self.mean[f] + (1 - old) * mean
+            self.variance[f] = old * self.variance[f] + (1 - old) * variance
+        self.counts[1] = seen + 1
+        self.set_units()
+
+    # -------------------------------------------------------------------------------- rows of z
+
+    cdef void load(self, RowReader table, int64_t start, int64_t n) noexcept nogil:
+        """Standardised features of n <= block rows of a table."""
+        cdef int64_t i
+        for i in range(n):
+            table.copy(start + i, &self.x[i, 0])
+        self.project(0, n)
+        self.standardize(n)
+
+    cdef void project(self, int64_t start, int64_t n) noexcept nogil:
+        """z of the rows start .. start + n - 1 of x, before they are standardised."""
+        cdef int64_t i, patch, t, first = start * self.n_patches
+        if self.copies_patches:
+            for i in range(n):
+                for patch in range(self.n_patches):
+                    for t in range(self.patch_size):
+                        self.patches[first + i * self.n_patches + patch, t] = (
+                            self.x[start + i, self.receptive_fields[patch, t]]
+                        )
+        if self.linear_width:
+            skf_multiply(
+                &self.patches[first, 0], self.patch_size, 1, n * self.n_patches, self.patch_size,
+                &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
+                self.width // self.n_patches
+            )
+        if self.width > self.linear_width:
+            for i in range(n):
+                memcpy(
+                    &self.z[i, self.linear_width], &self.x[start + i, 0],
+                    self.n_columns * sizeof(float)
+                )
+
+    cdef void standardize(self, int64_t n) noexcept nogil:
+        skf_standardise(
+            &self.z[0, 0], n, self.width, &self.centre[0], &self.unit[0], &self.sum[0],
+            &self.square[0]
+        )
+
+    # ---------------------------------------------------------------------------------- gradients
+
+    cdef void clear_gradient(self, int64_t n) noexcept nogil:
+        if self.is_convolution:
+            memset(&self.kernels[0, 0], 0, self.patch_width * self.patch_size * sizeof(float))
+        else:
+            memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
+
+    cdef void add_gradient(
+        self, const Test* tests, const int32_t* test, const float* slope, int64_t n
+    ) noexcept nogil:
+        """Add the derivatives of one tree by the features: of row i at test[i] only."""
+        cdef int64_t i
+        if self.is_convolution:
+            # Few of the thousands of features of a row have a gradient: no dense product.
+            skf_kernel_gradient(
+                tests, test, slope, n, &self.patches[0, 0], self.n_patches, self.patch_size,
+                self.patch_width, &self.unit[0], &self.kernels[0, 0]
+            )
+        else:
+            for i in range(n):
+                self.dz[i, tests[test[i]].feature] = self.dz[i, tests[test[i]].feature] + slope[i]
+
+    cdef void step(self, const Stepper* stepper, int64_t n) noexcept nogil:
+        """Move the directions; then take the n rows of the batch into the statistics."""
+        if self.linear_width == 0:
+            return
+        self.reduce_gradient(n)
+        skf_hinge_step(
+            stepper, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
+            &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
+            self.patch_size, self.patch_width
+        )
+        self.update_statistics(n)
+
+    cdef void reduce_gradient(self, int64_t n) noexcept nogil:
+        """The gradient of the directions, summed over the rows."""
+        cdef int64_t k, t
+        if self.is_convolution:
+            for t in range(self.patch_size):
+                for k in range(self.patch_width):
+                    self.gradient[t, k] = self.kernels[k, t]
+            return
+        skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
+        skf_multiply(
+            &self.patches[0, 0], 1, self.patch_size, self.patch_size, n, &self.dz[0, 0],
+            self.width, self.patch_width, &self.gradient[0, 0], self.patch_width
+        )
+
+
+@cython.final
+cdef class HingeHead:
+    """The head: a learned matrix H after the trees; `arrays` are those of `HingeTrainer`."""
+
+    # parameters, and the state of the optimiser: (n_trees, width), with 0 in the padding
+    cdef float[:, ::1] weights, weights_mean, weights_power
+    cdef int64_t n_trees, width
+
+    # of a batch: responses of trees, and the derivatives by them, (n_trees, n_rows)
+    cdef float[:, ::1] responses, slopes
+    cdef float[:, ::1] g_transposed, gradient
+
+    def __init__(self, dict arrays, int64_t n_rows):
+        self.weights = arrays["head"]
+        self.weights_mean = arrays["head_mean"]
+        self.weights_power = arrays["head_power"]
+        self.n_trees = self.weights.shape[0]
+        self.width = self.weights.shape[1]
+        shape = 2, self.n_trees, padded(n_rows)
+        self.responses, self.slopes = np.zeros(shape, dtype=np.float32)
+        self.g_transposed = np.zeros((self.width, padded(n_rows)), dtype=np.float32)
+        self.gradient = np.zeros((self.n_trees, self.width), dtype=np.float32)
+
+    cdef void clear(self, int64_t n) noexcept nogil:
+        """Set the responses to n rows to 0, also those of trees that dropout leaves out."""
+        cdef int64_t tree
+        for tree in range(self.n_trees):
+            memset(&self.responses[tree, 0], 0, n * sizeof(float))
+
+    cdef void apply(self, float* out, int64_t n) noexcept nogil:
+        """out : OUT, (n, width), the raw predictions."""
+        skf_multiply(
+            &self.responses[0, 0], 1, self.responses.shape[1], n, self.n_trees,
+            &self.weights[0, 0], self.width, self.width, out, self.width
+        )
+
+    cdef void backpropagate(self, const float* g, int64_t n_outputs, int64_t n) noexcept nogil:
+        """Derivatives by the responses, in `slopes`, and by H, in `gradient`; g is (n, width)."""
+        cdef int64_t i, k
+        for i in range(n):
+            for k in range(n_outputs):
+                self.g_transposed[k, i] = g[i * self.width + k]
+        skf_multiply(
+            &self.weights[0, 0], self.width, 1, self.n_trees, n_outputs,
+            &self.g_transposed[0, 0], self.g_transposed.shape[1], padded(n), &self.slopes[0, 0],
+            self.slopes.shape[1]
+        )
+        skf_multiply(
+            &self.responses[0, 0], self.responses.shape[1], 1, self.n_trees, n, g, self.width,
+            self.width, &self.gradient[0, 0], self.width
+        )
+
+    cdef void step(self, const Stepper* stepper) noexcept nogil:
+        skf_hinge_step(
+            stepper, &self.weights[0, 0], self.width, &self.weights_mean[0, 0],
+            &self.weights_power[0, 0], self.width, &self.gradient[0, 0], NULL, self.n_trees,
+            self.width
+        )
+
+
+cdef class HingeTrainer:
+    """Trains one forest, or bag of one, from arrays that it changes in place.
+
+    The first n_patches * padded(n_linear) features are learned ones, patch by patch; the others
+    are columns of the table. Paddings are 0. With p = padded(n_linear) and k = padded(n_outputs),
+    `arrays` has
+
+        direction         (patch_size, p): weights of the learned features, as columns
+        receptive_fields  (n_patches, patch_size), int32: columns of the table under each patch
+        mean, variance    (width,), float64: of the features; constant for columns of the table
+        tests             (n_trees, n_tests, 2), int32: bits of the threshold, and feature; 2^depth
+                          - 1 tests in the order of a heap, or `depth` for a fern
+        leaf              (n_trees, 2^depth), int32: row of `value`; -1 until a row reaches it
+        value             (n_values, 3, padded_vector(n_outputs)): vectors of leaves, of one number
+                          where there is a head, and the optimiser's state of them; a larger array
+                          takes its place when it is full
+        head              (n_trees, k): H, from responses of trees to raw predictions; else (0, 0)
+        *_mean, *_power   state of the optimiser, shaped like direction, tests[..., 0] and head
+        counts            (3,), int64: steps, batches in the statistics, used rows of `value`
+
+    A vector is drawn with standard deviation `leaf_scale` when the first row reaches its leaf. A
+    step multiplies directions and leaves by 1 - rate * decay; with probability `dropout` a tree
+    takes no part in it.
+    """
+
+    cdef readonly dict arrays
+    cdef tuple parameters          # all parameters but arrays, seed and stop, for pickle
+    cdef double leaf_scale
+    cdef Loss loss
+    cdef bint fern
+    cdef int32_t depth
+    cdef int64_t n_trees, n_tests, n_outputs
+    cdef bint has_head
+    cdef int64_t response_width    # floats of a raw prediction, with padding
+    cdef int64_t vector            # floats of a vector, with padding
+    cdef int32_t optimizer
+    cdef double momentum, decay, dropout
+    cdef int64_t batch_size
+    cdef Random random
+    cdef const uint8_t[::1] stop
+    cdef int64_t work              # operations since signals were last checked
+    cdef int64_t work_of_row
+
+    # parameters, and the state of the optimiser
+    cdef readonly HingeFeatures features
+    cdef int32_t[:, :, ::1] tests
+    cdef HingeHead head
+    cdef float[:, ::1] tests_mean, tests_power
+    cdef int32_t[:, ::1] row_of
+    cdef float[:, :, ::1] value
+    cdef int64_t[::1] counts
+
+    # rows
+    cdef RowReader table
+    cdef const double[:, ::1] target
+    cdef BatchSampler sampler
+
+    # scratch of a batch
+    cdef int32_t[::1] rows
+    cdef float[:, ::1] out, g
+    cdef float[::1] slope, test_gradient
+    cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
+    cdef float[:, ::1] margin
+    cdef uint8_t[::1] is_kept           # trees that dropout leaves in
+    cdef int32_t[::1] number, slot, slot_of, used
+    cdef float[:, ::1] sums
+    cdef double[:, ::1] raw, slopes, y   # of the loss
+
+    def __init__(
+        self, dict arrays, int64_t n_columns, int32_t depth, double leaf_scale, bint fern,
+        Loss loss, optimizer, double momentum, double decay, double dropout, int64_t batch_size,
+        uint64_t seed, stop
+    ):
+        cdef int64_t n = max(batch_size, <int64_t>BLOCK)
+        self.arrays = arrays
+        self.parameters = (
+            n_columns, depth, leaf_scale, fern, loss, optimizer, momentum, decay, dropout,
+            batch_size
+        )
+        self.loss = loss
+        self.leaf_scale = leaf_scale
+        self.fern = fern
+        self.depth = depth
+        self.optimizer = OPTIMIZERS[optimizer]
+        self.momentum = momentum
+        self.decay = decay
+        self.dropout = dropout
+        self.batch_size = batch_size
+        self.random.state = seed
+        next_word(&self.random)
+        self.stop = stop
+        self.features = HingeFeatures(arrays, n_columns, batch_size, n)
+        self.tests, self.counts = arrays["tests"], arrays["counts"]
+        self.tests_mean, self.tests_power = arrays["tests_mean"], arrays["tests_power"]
+        self.row_of, self.value = arrays["leaf"], arrays["value"]
+        self.n_trees = self.tests.shape[0]
+        self.n_tests = self.tests.shape[1]
+        self.n_outputs = loss.n_outputs
+        self.vector = self.value.shape[2]
+        self.has_head = arrays["head"].shape[0] > 0
+        self.response_width = arrays["head"].shape[1] if self.has_head else self.vector
+        self.head = HingeHead(arrays, n) if self.has_head else None
+        self.work_of_row = (
+            self.features.linear_width * self.features.patch_size // 8
+            + self.n_trees * (depth + self.n_outputs)
+        )
+        self.rows, self.number, self.slot, self.used = np.zeros((4, n), dtype=np.int32)
+        self.out, self.g = np.zeros((2, n, self.response_width), dtype=np.float32)
+        self.slope, self.test_gradient = np.zeros((2, n), dtype=np.float32)
+        self.leaf, self.test = np.zeros((2, self.n_trees, n), dtype=np.int32)
+        self.margin = np.zeros((self.n_trees, n), dtype=np.float32)
+        self.is_kept = np.ones(self.n_trees, dtype=np.uint8)
+        self.slot_of = np.full(max(self.value.shape[0], self.n_tests), -1, dtype=np.int32)
+        self.sums = np.zeros((n, self.vector), dtype=np.float32)
+        self.raw, self.slopes = np.zeros((2, n, self.n_outputs))
+        self.y = np.zeros((n, loss.n_columns))
+
+    def __reduce__(self):
+        """For pickle: everything but the rows, which `set_rows` gives again."""
+        arguments = (self.arrays, *self.parameters, 0, np.asarray(self.stop))
+        return HingeTrainer, arguments, self.random.state
+
+    def __setstate__(self, uint64_t state):
+        self.random.state = state
+
+    # ------------------------------------------------------------------------- called from Python
+
+    def set_rows(self, table, const double[:, ::1] target, const double[::1] weight):
+        """Set the rows to train on, with targets (n_rows, loss.n_columns); drawn by weight.
+
+        `table`, here and below, is a RowReader or a dense table.
+        """
+        self.table = as_reader(table)
+        self.target = target
+        self.sampler = BatchSampler(np.asarray(weight))
+
+    def init_statistics(self, int64_t n_rows):
+        """Set the statistics of the learned features from some rows, drawn by weight."""
+        cdef int64_t start, n, i, width = self.features.linear_width
+        cdef float[:, ::1] values
+        if width == 0:
+            return
+        u = np.empty((n_rows, width), dtype=np.float32)
+        values = u
+        for start in range(0, n_rows, self.features.block):
+            n = min(self.features.block, n_rows - start)
+            with nogil:
+                self.draw(n)
+                self.features.project(0, n)
+            for i in range(n):
+                memcpy(&values[start + i, 0], &self.features.z[i, 0], width * sizeof(float))
+        self.features.reset_statistics(u)
+
+    def restore(self, dict arrays):
+        """Overwrite some of the arrays with former copies of them."""
+        for name, array in arrays.items():
+            if name == "value":
+                self.arrays["value"][:len(array)] = array
+            else:
+                self.arrays[name][...] = array
+        self.features.set_units()
+
+    def run(self, const double[::1] rates):
+        """Train one step per rate; returns the mean loss of the batches, each before its step.
+
+        It is infinite or NaN where training diverges.
+        """
+        cdef int64_t i = 0, n_steps = rates.shape[0]
+        cdef double total = 0
+        with nogil:
+            for i in range(n_steps):
+                self.draw(self.batch_size)
+                total += self.train_batch(self.batch_size, rates[i])
+                if not isfinite(total) or self.should_stop(self.batch_size):
+                    break
+        return total / max(i + 1, 1)
+
+    def respond(self, table):
+        """Raw prediction of all trees together: (n_rows, n_outputs), float64."""
+        cdef RowReader rows = as_reader(table)
+        cdef int64_t start = 0, n, i, k, tree, n_rows = rows.n_rows
+        raw = np.empty((n_rows, self.n_outputs))
+        cdef double[:, ::1] result = raw
+        with nogil:
+            while start < n_rows:
+                n = min(self.features.block, n_rows - start)
+                self.features.load(rows, start, n)
+                self.clear_responses(n)
+                for tree in range(self.n_trees):
+                    self.route(tree, 0, n)
+                    self.add_response(tree, 0, n, 1)
+                if self.has_head:
+                    self.head.apply(&self.out[0, 0], n)
+                for i in range(n):
+                    for k in range(self.n_outputs):
+                        result[start + i, k] = self.out[i, k]
+                start += n
+                if self.should_stop(n):
+                    break
+        return raw
+
+    def test_influence(self, table, const double[::1] weight):
+        """Weighted sum over rows of the norm of the gradient by the margin of each test.
+
+        That is, over the rows that have their smallest margin at the test, the norm of the vector
+        of their leaf. (n_trees, n_tests), float64.
+        """
+        cdef RowReader rows = as_reader(table)
+        cdef int64_t start = 0, n, i, tree, n_rows = rows.n_rows
+        influence = np.zeros((self.n_trees, self.n_tests))
+        cdef double[:, ::1] result = influence
+        vectors = np.asarray(self.value)[:, 0].astype(np.float64)
+        cdef const double[::1] norm = np.sqrt(np.square(vectors).sum(axis=1))
+        cdef double[::1] head_norm = np.ones(self.n_trees)
+        if self.has_head:
+            head = self.arrays["head"].astype(np.float64)
+            head_norm = np.sqrt(np.square(head).sum(axis=1))
+        with nogil:
+            while start < n_rows:
+                n = min(self.features.block, n_rows - start)
+                self.features.load(rows, start, n)
+                for tree in range(self.n_trees):
+                    self.route(tree, 0, n)
+                    for i in range(n):
+                        if self.leaf[tree, i] >= 0:
+                            result[tree, self.test[tree, i]] += (
+                                weight[start + i] * head_norm[tree] * norm[self.leaf[tree, i]]
+                            )
+                start += n
+                if self.should_stop(n):
+                    break
+        return influence
+
+    def gradients(self, table, const double[:, ::1] target):
+        """Loss and gradient of at most 256 rows, without a step; for tests.
+
+        Only leaves that had no vector get one. With SGD at momentum 0, the state of the optimiser
+        is the gradient: it is read there, and restored.
+        """
+        cdef RowReader rows = as_reader(table)
+        cdef int64_t n = rows.n_rows
+        cdef int32_t optimizer = self.optimizer
+        cdef double momentum = self.momentum, decay = self.decay, dropout = self.dropout
+        self.optimizer = OPTIMIZERS["sgd"]
+        self.momentum = self.decay = self.dropout = 0
+        self.target = target
+        for i in range(n):
+            self.rows[i] = i
+            rows.copy(i, &self.features.x[i, 0])
+        self.is_kept[:] = 1
+        self.forward(n, 1)  # adds vectors of leaves
+        before = {name: array.copy() for name, array in self.arrays.items()}
+        self.arrays["value"][:, 1] = 0
+        self.arrays["direction_mean"][...] = 0
+        self.arrays["tests_mean"][...] = 0
+        self.arrays["head_mean"][...] = 0
+        loss = self.train_batch(n, 1)
+        found = {
+            "direction": self.arrays["direction_mean"].copy(),
+            "tests": self.arrays["tests_mean"].copy(),
+            "head": self.arrays["head_mean"].copy(),
+            "value": self.arrays["value"][:, 1].copy(),
+        }
+        for name, array in before.items():
+            self.arrays[name][...] = array
+        self.optimizer = optimizer
+        self.momentum, self.decay, self.dropout = momentum, decay, dropout
+        self.features.set_units()
+        return loss, found
+
+    # ------------------------------------------------------------------------------- forward pass
+
+    cdef void draw(self, int64_t n) noexcept nogil:
+        cdef int64_t i
+        self.sampler.draw(&self.random, &self.rows[0], n)
+        for i in range(n):
+            self.table.copy(self.rows[i], &self.features.x[i, 0])
+
+    cdef int forward(self, int64_t n, float scale) except -1 nogil:
+        """Raw predictions of the kept trees for the n rows in x, and sums of their features."""
+        cdef int64_t start = 0, tree, n_rows
+        self.clear_responses(n)
+        self.features.clear_sums()
+        while start < n:
+            # A block of features stays in the cache while all trees read it.
+            n_rows = min(self.features.block, n - start)
+            self.features.project(start, n_rows)
+            self.features.standardize(n_rows)
+            for tree in range(self.n_trees):
+                if self.is_kept[tree]:
+                    self.route(tree, start, n_rows)
+                    self.init_leaves(tree, start, n_rows)
+                    self.add_response(tree, start, n_rows, scale)
+            start += n_rows
+        if self.has_head:
+            self.head.apply(&self.out[0, 0], n)
+        return 0
+
+    cdef void route(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
+        """Row of `value`, test and margin of the n rows in z, in one tree (algorithm 3)."""
+        cdef int64_t i
+        cdef int32_t* leaf = &self.leaf[tree, start]
+        skf_hinge_route(
+            <const Test*>&self.tests[tree, 0, 0], self.depth, self.fern, &self.features.z[0, 0],
+            self.features.width, n, leaf, &self.test[tree, start], &self.margin[tree, start]
+        )
+        for i in range(n):
+            self.number[i] = leaf[i]
+            leaf[i] = self.row_of[tree, leaf[i]]
+
+    cdef int init_leaves(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
+        """Draw vectors for the leaves that the last `route` reached first."""
+        cdef int64_t i, k, row
+        for i in range(n):
+            if self.leaf[tree, start + i] >= 0:
+                continue
+            row = self.row_of[tree, self.number[i]]
+            if row < 0:
+                row = self.counts[2]
+                if row == self.value.shape[0]:
+                    with gil:
+                        self.grow_values()
+                self.row_of[tree, self.number[i]] = <int32_t>row
+                for k in range(1 if self.has_head else self.n_outputs):
+                    self.value[row, 0, k] = <float>(self.leaf_scale * normal(&self.random))
+                self.counts[2] = row + 1
+            self.leaf[tree, start + i] = <int32_t>row
+        return 0
+
+    cdef int grow_values(self) except -1:
+        old = self.arrays["value"]
+        value = np.zeros((2 * len(old) + BLOCK, *old.shape[1:]), dtype=np.float32)
+        value[:len(old)] = old
+        self.arrays["value"] = self.value = value
+        self.slot_of = np.full(max(len(value), self.n_tests), -1, dtype=np.int32)
+        return 0
+
+    cdef void clear_responses(self, int64_t n) noexcept nogil:
+        memset(&self.out[0, 0], 0, n * self.response_width * sizeof(float))
+        if self.has_head:
+            self.head.clear(n)
+
+    cdef void add_response(
+        self, int64_t tree, int64_t start, int64_t n, float scale
+    ) noexcept nogil:
+        """Add the response of a tree to the sum of all; with a head, to its own row."""
+        skf_hinge_response(
+            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
+            &self.margin[tree, start], n, self.vector, scale,
+            &self.head.responses[tree, start] if self.has_head else &self.out[start, 0]
+        )
+
+    # ------------------------------------------------------------------------------ backward pass
+
+    cdef double train_batch(self, int64_t n, double rate) except? -1 nogil:
+        """One step on the n rows in x; returns their mean loss."""
+        cdef int64_t tree, n_kept = 0
+        cdef double loss
+        cdef float scale
+        cdef Stepper stepper
+        self.counts[0] = self.counts[0] + 1
+        self.set_stepper(&stepper, rate)
+        for tree in range(self.n_trees):
+            self.is_kept[tree] = self.dropout == 0 or uniform(&self.random) >= self.dropout
+            n_kept += self.is_kept[tree]
+        if n_kept == 0:
+            self.is_kept[below(&self.random, <int>self.n_trees)] = 1
+        scale = <float>(1 / (1 - self.dropout))   # keeps the mean of the raw prediction
+        self.forward(n, scale)
+        loss = self.evaluate_loss(n)
+        self.features.clear_gradient(n)
+        if self.has_head:
+            self.head.backpropagate(&self.g[0, 0], self.n_outputs, n)
+        for tree in range(self.n_trees):
+            if self.is_kept[tree]:
+                self.step_tree(tree, n, scale, &stepper)
+        if self.has_head:
+            self.head.step(&stepper)
+        self.features.step(&stepper, n)
+        return loss
+
+    cdef void set_stepper(self, Stepper* stepper, double rate) noexcept nogil:
+        """Coefficients of this step (Adam: Kingma and Ba 2015)."""
+        cdef int64_t t = self.counts[0]
+        cdef double first = 0.9 ** t, second = 0.999 ** t
+        stepper.kind = self.optimizer
+        stepper.rate = <float>rate
+        stepper.decay = <float>(rate * self.decay)
+        stepper.momentum = <float>self.momentum
+        stepper.first = <float>0.1
+        stepper.second = <float>0.001
+        stepper.unbias_first = <float>(1 / (1 - first))
+        stepper.unbias_second = <float>(1 / (1 - second))
+
+    cdef double evaluate_loss(self, int64_t n) except? -1 nogil:
+        """Mean loss of the batch; its derivatives by the raw predictions go to g."""
+        cdef int64_t i, k
+        cdef double total
+        for i in range(n):
+            for k in range(self.n_outputs):
+                self.raw[i, k] = self.out[i, k]
+            for k in range(self.y.shape[1]):
+                self.y[i, k] = self.target[self.rows[i], k]
+        total = self.loss.rows(&self.raw[0, 0], &self.y[0, 0], n, &self.slopes[0, 0])
+        for i in range(n):
+            for k in range(self.n_outputs):
+                self.g[i, k] = <float>(self.slopes[i, k] / n)
+        return total / n
+
+    cdef void step_tree(
+        self, int64_t tree, int64_t n, float scale, const Stepper* stepper
+    ) noexcept nogil:
+        """Move the leaves and tests that the batch reaches; add to the features' gradient."""
+        cdef int64_t i, n_used
+        cdef int32_t* test = &self.test[tree, 0]
+        cdef Test* tests = <Test*>&self.tests[tree, 0, 0]
+        cdef Stepper without_decay = stepper[0]
+        n_used = self.assign_slots(&self.leaf[tree, 0], n)
+        memset(&self.sums[0, 0], 0, n_used * self.vector * sizeof(float))
+        skf_hinge_gradient(
+            &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, 0], &self.margin[tree, 0],
+            &self.head.slopes[tree, 0] if self.has_head else &self.g[0, 0], &self.slot[0], n,
+            self.vector, scale, &self.slope[0], &self.sums[0, 0]
+        )
+        skf_hinge_step(
+            stepper, &self.value[0, 0, 0], 3 * self.vector, &self.value[0, 1, 0],
+            &self.value[0, 2, 0], 3 * self.vector, &self.sums[0, 0], &self.used[0], n_used,
+            self.vector
+        )
+        n_used = self.assign_slots(test, n)
+        memset(&self.test_gradient[0], 0, n_used * sizeof(float))
+        for i in range(n):
+            self.test_gradient[self.slot[i]] = self.test_gradient[self.slot[i]] - self.slope[i]
+        self.features.add_gradient(tests, test, &self.slope[0], n)
+        # Thresholds have no preferred value, so they do not decay.
+        without_decay.decay = 0
+        skf_hinge_step(
+            &without_decay, &tests[0].threshold, 2, &self.tests_mean[tree, 0],
+            &self.tests_power[tree, 0], 1, &self.test_gradient[0], &self.used[0], n_used, 1
+        )
+
+    cdef int64_t assign_slots(self, const int32_t* item, int64_t n) noexcept nogil:
+        """Number the distinct items of n rows: slot[i] of row i, used[slot] the item.
+
+        Returns the number of distinct items. Gradients are summed in slots, so that their memory
+        is that of a batch, not that of the tree.
+        """
+        cdef int64_t i, n_used = 0
+        cdef int32_t place
+        cdef bint fresh
+        for i in range(n):  # without branches, which no processor could predict
+            place = self.slot_of[item[i]]
+            fresh = place < 0
+            place = <int32_t>n_used if fresh else place
+            self.slot_of[item[i]] = self.slot[i] = place
+            self.used[place] = item[i]
+            n_used += fresh
+        for i in range(n_used):
+            self.slot_of[self.used[i]] = -1
+        return n_used
+
+    cdef bint should_stop(self, int64_t n) except -1 nogil:
+        """True where training is to end; n rows were processed since the last call."""
+        return poll(&self.stop[0], &self.work, n * self.work_of_row)

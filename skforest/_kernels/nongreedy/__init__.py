@@ -1,0 +1,1 @@
+"""Joint training of all splits of a tree."""

@@ -1,0 +1,799 @@
+"""Joint training of all splits and leaves of a tree by stochastic gradient descent.
+
+Norouzi et al. 2015b. Write g and h for vectors of one sign per split, h for those of the margins
+Wx, and f(g) for the leaf that they lead to. The loss of a row is bounded from above (equation 7)
+by
+
+    max over g of [g . Wx + loss(f(g))] - max over h of h . Wx
+
+where g is any vector of signs or, in the fast variant, differs from the row's own h in at most
+one split (equation 13). The first maximum is loss-augmented inference. Splits off the path to a
+leaf are best left at the row's own signs (equation 12), so that the bound is
+
+    max over leaves of [loss(leaf) - 2 sum of |margins| at the splits where its path flips a sign].
+
+For a tree of one split this is the bound of a CO2 stump (surrogate.pyx). Momentum steps along its
+subgradient change W, under ``|w_i|^2 + b_i^2 <= nu``, and the parameters of the leaves. The stable
+variant (equation 14) replaces the second maximum by the path to the leaf that the row was assigned
+to, which stays fixed for some epochs.
+
+A leaf with parameters theta has the loss (equations 2 and 3)
+
+    -theta[y] + log(sum over k of exp(theta[k]))      of a row of class y
+    |y - theta|^2 / variance of the target            of a row of target y
+
+Most leaves of a deep tree know few of many classes, so that a leaf lists its own classes and all
+others share one parameter. Gradient steps keep this form: classes that are not listed move
+together. Inference cuts its search by a bound on the loss of a row at any leaf. It is made of the
+largest loss of each label, or of the range of each output, and never shrinks within an epoch:
+leaves that a step has moved only extend it.
+"""
+
+cimport cython
+from libc.math cimport INFINITY, exp, fabs, log, sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from ..base.descent cimport (
+    skf_add_rows, skf_distances, skf_dot, skf_momentum_step, skf_rescale, skf_shrink
+)
+from ..base.memory cimport Buffer, Scratch, allocate
+from ..base.poll cimport poll
+from ..base.random cimport Random, next_word, shuffle
+
+cdef enum:
+    BLOCK = 256                # rows that are added up in float32
+
+
+cdef struct Visit:
+    # A node that waits to be visited in loss-augmented inference.
+    int32_t node
+    int32_t flips              # signs that may still be flipped
+    double score               # g . Wx - h . Wx of the signs g flipped so far
+
+
+cdef struct GradientTerm:
+    # What one row adds to the gradient of a split, slope times the row: an item of a linked list.
+    int64_t at                 # where the row starts in the table
+    float slope
+    int32_t before             # term of the same split, -1 at the end
+
+
+@cython.final
+cdef class JointLeaves:
+    """Parameters of the leaves of one tree, and the target of its rows.
+
+    `target` holds class numbers, (n_rows,), or real targets, (n_rows, n_outputs).
+    """
+
+    cdef Scratch scratch
+    cdef object target_array           # keeps `label` or `target` alive
+    cdef bint is_class
+    cdef int32_t n_outputs
+    cdef int64_t n_leaves
+    cdef const int32_t* label          # of each row
+    cdef const double* target          # (n_rows, n_outputs)
+    cdef double loss_scale             # of squared errors
+
+    # Parameters, from leaf_start[leaf] on: of the classes leaf_class, in ascending order; the
+    # classes that a leaf does not list share `other`. In regression: one per output.
+    cdef readonly tuple parameters
+    cdef const int64_t* leaf_start
+    cdef const int32_t* leaf_class
+    cdef double* theta
+    cdef double* other
+
+    cdef double* log_sum               # of exp(theta), of every leaf
+    cdef double* worst                 # largest loss of a label at any leaf that lists it
+    cdef double worst_other            # and at those that do not
+    cdef double* low                   # smallest and largest leaf value of an output
+    cdef double* high
+    cdef double* step_sum              # of the rows of the batch at each leaf
+
+    def __init__(self, target, int32_t n_outputs, int64_t n_leaves):
+        cdef const int32_t[::1] labels
+        cdef const double[:, ::1] matrix
+        self.target_array = target
+        self.is_class = target.ndim == 1
+        if self.is_class:
+            labels = target
+            self.label = &labels[0]
+        else:
+            matrix = target
+            self.target = &matrix[0, 0]
+        self.n_outputs = n_outputs
+        self.n_leaves = n_leaves
+        self.loss_scale = 1
+        self.scratch = Scratch()
+        allocate[double](self.scratch, n_leaves, [&self.log_sum, &self.step_sum, NULL])
+        allocate[double](self.scratch, n_outputs, [&self.worst, &self.low, &self.high, NULL])
+
+    def set_parameters(self, start, label, theta, other):
+        """Replace the parameters of the leaves; theta and other are trained in place.
+
+        Leaf i has the parameters theta[start[i]:start[i + 1]], logarithms of the probabilities of
+        the classes `label`, ascending, up to a constant, or one value per output. The classes that
+        a leaf does not list share other[i].
+        """
+        cdef int64_t i
+        cdef const int64_t[::1] start_ = start
+        cdef const int32_t[::1] label_ = label
+        cdef double[::1] theta_ = theta, other_ = other
+        self.parameters = (start, label, theta, other)
+        self.leaf_start = &start_[0]
+        self.leaf_class = &label_[0]
+        self.theta = &theta_[0]
+        self.other = &other_[0]
+        for i in range(self.n_leaves):
+            self.set_log_sum(i)
+
+    cdef void set_loss_scale(
+        self, const float* row_weight, int64_t n_rows, int64_t n_train
+    ) noexcept nogil:
+        """Measure squared errors in units of the variance of the target.
+
+        row_weight : IN, relative to the mean weight of the n_train rows of positive weight
+        """
+        cdef int64_t i
+        cdef int32_t k
+        cdef double mean, square = 0
+        cdef const double* y = self.target
+        if self.is_class:
+            return
+        for k in range(self.n_outputs):
+            mean = 0
+            for i in range(n_rows):
+                mean += row_weight[i] * y[i * self.n_outputs + k] / n_train
+            for i in range(n_rows):
+                square += (
+                    row_weight[i] * (y[i * self.n_outputs + k] - mean)
+                    * (y[i * self.n_outputs + k] - mean)
+                )
+        self.loss_scale = n_train / square if square > 0 else 1
+
+    # ------------------------------------------------------------------------------------- losses
+
+    cdef void set_log_sum(self, int64_t leaf) noexcept nogil:
+        """Logarithm of the sum over all classes; the largest is taken out against overflow."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        cdef int64_t n_other = self.n_outputs - (last - first)
+        cdef double largest = -INFINITY, total = 0
+        if not self.is_class:
+            return
+        for i in range(first, last):
+            largest = max(largest, self.theta[i])
+        if n_other > 0:
+            largest = max(largest, self.other[leaf])
+            total = n_other * exp(self.other[leaf] - largest)
+        for i in range(first, last):
+            total += exp(self.theta[i] - largest)
+        self.log_sum[leaf] = largest + log(total)
+
+    cdef int64_t entry(self, int64_t leaf, int32_t label) noexcept nogil:
+        """Index of the parameter of a class, -1 if the leaf does not list it."""
+        cdef int64_t low = self.leaf_start[leaf], high = self.leaf_start[leaf + 1], middle
+        if high - low == self.n_outputs:
+            return low + label
+        while low < high:
+            middle = (low + high) // 2
+            if self.leaf_class[middle] < label:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.leaf_start[leaf + 1] and self.leaf_class[low] == label:
+            return low
+        return -1
+
+    cdef double loss(self, int64_t leaf, int64_t row) noexcept nogil:
+        """Log loss, or scaled squared error, of a row at a leaf (equations 2 and 3)."""
+        cdef double y, total = 0
+        cdef int64_t at
+        cdef int32_t k
+        if self.is_class:
+            at = self.entry(leaf, self.label[row])
+            return self.log_sum[leaf] - (self.theta[at] if at >= 0 else self.other[leaf])
+        at = self.leaf_start[leaf]
+        for k in range(self.n_outputs):
+            y = self.target[row * self.n_outputs + k] - self.theta[at + k]
+            total += y * y
+        return total * self.loss_scale
+
+    cdef void bound_losses(self) noexcept nogil:
+        """Largest loss of each label, and range of each output, over all leaves."""
+        cdef int64_t i
+        cdef int32_t k
+        self.worst_other = 0
+        for k in range(self.n_outputs):
+            self.worst[k] = 0
+            self.low[k] = INFINITY
+            self.high[k] = -INFINITY
+        for i in range(self.n_leaves):
+            self.extend_bounds(i)
+
+    cdef void extend_bounds(self, int64_t leaf) noexcept nogil:
+        """Make the bounds hold for a leaf whose parameters have changed."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        cdef int32_t k
+        if not self.is_class:
+            for k in range(self.n_outputs):
+                self.low[k] = min(self.low[k], self.theta[first + k])
+                self.high[k] = max(self.high[k], self.theta[first + k])
+            return
+        for i in range(first, last):
+            k = self.leaf_class[i]
+            self.worst[k] = max(self.worst[k], self.log_sum[leaf] - self.theta[i])
+        if last - first < self.n_outputs:
+            self.worst_other = max(self.worst_other, self.log_sum[leaf] - self.other[leaf])
+
+    cdef double worst_loss(self, int64_t row) noexcept nogil:
+        """Upper bound on the loss of a row at any leaf."""
+        cdef double y, total = 0
+        cdef int32_t k
+        if self.is_class:
+            return max(self.worst[self.label[row]], self.worst_other)
+        for k in range(self.n_outputs):
+            y = self.target[row * self.n_outputs + k]
+            y = max(fabs(y - self.low[k]), fabs(y - self.high[k]))
+            total += y * y
+        return total * self.loss_scale
+
+    # -------------------------------------------------------------------------------------- steps
+
+    cdef void step(
+        self, const int32_t* rows, const int32_t* leaves, const float* row_weight, int64_t n,
+        double rate
+    ) noexcept nogil:
+        """One step along the gradient of the loss of n rows at these leaves (line 10).
+
+        Each leaf descends once for all its rows by the gradient of the logarithm of the sum, and
+        rises for the label of each of them.
+        """
+        cdef int64_t i
+        cdef int32_t leaf
+        cdef double step
+        for i in range(n):
+            leaf = leaves[i]
+            self.step_sum[leaf] = self.step_sum[leaf] + rate * row_weight[rows[i]]
+        if self.is_class:
+            for i in range(n):
+                leaf = leaves[i]
+                if self.step_sum[leaf] > 0:
+                    self.lower_all(leaf, self.step_sum[leaf])
+                    self.step_sum[leaf] = -1        # done, for the other rows of this leaf
+        for i in range(n):
+            leaf = leaves[i]
+            step = rate * row_weight[rows[i]]
+            if self.is_class:
+                self.raise_label(leaf, rows[i], step)
+            else:
+                # Together, the rows of a batch never move a leaf beyond their own values.
+                step *= 2 * self.loss_scale / max(2 * self.loss_scale * self.step_sum[leaf], 1.0)
+                self.move_mean(leaf, rows[i], step)
+        for i in range(n):
+            leaf = leaves[i]
+            if self.step_sum[leaf] != 0:
+                self.step_sum[leaf] = 0
+                self.set_log_sum(leaf)
+                self.extend_bounds(leaf)
+
+    cdef void lower_all(self, int64_t leaf, double step) noexcept nogil:
+        """Lower every class by its probability: the gradient of the logarithm of the sum."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        self.other[leaf] = self.other[leaf] - (
+            step * (self.n_outputs - (last - first)) * exp(self.other[leaf] - self.log_sum[leaf])
+        )
+        for i in range(first, last):
+            self.theta[i] = self.theta[i] - step * exp(self.theta[i] - self.log_sum[leaf])
+
+    cdef void raise_label(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        cdef int64_t at = self.entry(leaf, self.label[row])
+        if at >= 0:
+            self.theta[at] = self.theta[at] + step
+        else:
+            self.other[leaf] = self.other[leaf] + step
+
+    cdef void move_mean(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        cdef double* theta = self.theta + self.leaf_start[leaf]
+        cdef int32_t k
+        for k in range(self.n_outputs):
+            theta[k] += step * (self.target[row * self.n_outputs + k] - theta[k])
+
+
+cdef class JointTrainer:
+    """Trains all splits and leaves of one tree.
+
+    `target` is as in `JointLeaves`; rows of weight 0 take no part in training. ``child[node]`` is
+    the left child or ``-1 - leaf``, with leaves in the order of their nodes; the children of split
+    i are the nodes 2 i + 1 and 2 i + 2. With `rescales`, W and `threshold` are rescaled to squared
+    norm nu, else only those of larger norm. Rows are centred and scaled to root mean square norm
+    `radius`; 0: neither. `max_flips` is the number of signs on a path that
+    inference flips at most: 1, or the depth of the tree. `l1` is the weight of the sum of absolute
+    weights in the objective.
+    """
+
+    # parameters
+    cdef double nu
+    cdef double momentum
+    cdef int32_t batch_size
+    cdef int32_t max_flips
+    cdef bint stable
+    cdef double l1
+
+    # rows
+    cdef Scratch scratch
+    cdef object X                # keeps `table` alive
+    cdef const float* table
+    cdef int64_t n
+    cdef int64_t n_train         # rows of positive weight
+    cdef int64_t p
+    cdef float* row_weight       # relative to the mean weight
+    cdef int32_t* assigned       # leaf of every row, fixed between calls of `assign`
+    cdef float* mean             # of the features
+    cdef double scale            # of centred rows, to their root mean square norm
+
+    # the tree: splits and leaves are numbered in the order of their nodes
+    cdef int64_t n_nodes
+    cdef int64_t n_splits
+    cdef int64_t n_leaves
+    cdef int32_t* child          # left child, or -1 - leaf
+    cdef int32_t* parent         # -1 for the root
+    cdef int32_t* leaf_node
+    cdef float* w                # (n_splits, p)
+    cdef double* bias            # of a split: right where scale (w . x - w . mean) > bias
+    cdef float* centre           # scale (w . mean) + bias, of every split
+    cdef JointLeaves leaves
+
+    # scratch of a batch
+    cdef Random random
+    cdef const uint8_t[::1] stop
+    cdef int64_t work            # additions since the last test for signals
+    cdef int32_t* order          # training rows, in the order of an epoch
+    cdef float* margin           # of the current row, at splits where `margin_row` is its number
+    cdef int64_t* margin_row
+    cdef int64_t n_inferred      # number of the current row, counted over all calls
+    cdef Buffer stack            # Visit
+    cdef Buffer terms            # GradientTerm
+    cdef Buffer touched          # splits that have terms
+    cdef int32_t* last_term      # of every split, -1: none
+    cdef int32_t* best_leaf      # of every row of the batch
+    cdef float* velocity         # (n_splits, p)
+    cdef double* bias_velocity
+    cdef float* gradient
+    cdef Buffer term_at          # terms of one split, as the loops read them
+    cdef Buffer term_slope
+    cdef double rate_sum         # of all steps so far
+    cdef double* rate_seen       # of each split: rate_sum when it last shrank
+
+    def __init__(
+        self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
+        const int32_t[::1] child, const float[:, ::1] W, const float[::1] threshold,
+        leaves, uint64_t seed, const uint8_t[::1] stop, double radius,
+        double nu, bint rescales, double momentum, int32_t batch_size, int32_t max_flips,
+        bint stable, double l1
+    ):
+        cdef int64_t n = X.shape[0], p = X.shape[1], n_splits = W.shape[0]
+        cdef Scratch scratch = Scratch()
+        self.X = X
+        self.table = &X[0, 0]
+        self.n = n
+        self.p = p
+        self.nu = nu
+        self.momentum = momentum
+        self.batch_size = batch_size
+        self.max_flips = max_flips
+        self.stable = stable
+        self.l1 = l1
+        self.stop = stop
+        self.random.state = seed
+        next_word(&self.random)        # a stream apart from those that grew the tree
+        self.random.state ^= <uint64_t>0x3C6EF372FE94F82B
+        self.n_nodes = child.shape[0]
+        self.n_splits = n_splits
+        self.n_leaves = n_splits + 1
+        self.scratch = scratch
+        self.row_weight = scratch.floats(n)
+        allocate[int32_t](scratch, n, [&self.assigned, &self.order, NULL])
+        allocate[float](scratch, p, [&self.mean, &self.gradient, NULL])
+        allocate[int32_t](scratch, self.n_nodes, [&self.child, &self.parent, NULL])
+        self.leaf_node = scratch.ints(self.n_leaves)
+        self.best_leaf = scratch.ints(batch_size)
+        allocate[float](scratch, n_splits * p, [&self.w, &self.velocity, NULL])
+        allocate[float](scratch, n_splits, [&self.centre, &self.margin, NULL])
+        allocate[double](
+            scratch, n_splits, [&self.bias, &self.bias_velocity, &self.rate_seen, NULL]
+        )
+        self.margin_row = scratch.longs(n_splits)
+        self.last_term = scratch.ints(n_splits)
+        self.stack = Buffer(sizeof(Visit))
+        self.terms = Buffer(sizeof(GradientTerm))
+        self.touched = Buffer(sizeof(int32_t))
+        self.term_at = Buffer(sizeof(int64_t))
+        self.term_slope = Buffer(sizeof(float))
+        self.load_rows(weight, radius)
+        self.load_tree(child)
+        self.load_planes(W, threshold, rescales)
+        self.leaves = JointLeaves(target, n_outputs, self.n_leaves)
+        self.leaves.set_loss_scale(self.row_weight, n, self.n_train)
+        self.set_leaves(*leaves)
+
+    cdef void load_rows(self, const double[::1] weight, double radius) noexcept nogil:
+        """Relative weights, the rows that train, and how all rows are centred and scaled."""
+        cdef int64_t i, n_train = 0
+        cdef double total = 0
+        for i in range(self.n):
+            total += weight[i]
+            if weight[i] > 0:
+                self.order[n_train] = <int32_t>i
+                n_train += 1
+        self.n_train = n_train
+        for i in range(self.n):
+            self.row_weight[i] = <float>(weight[i] * n_train / total)
+        if radius > 0:
+            self.centre_rows(radius)
+        else:
+            self.scale = 1
+
+    cdef void load_tree(self, const int32_t[::1] child) noexcept nogil:
+        cdef int64_t i
+        self.parent[0] = -1
+        for i in range(self.n_nodes):
+            self.child[i] = child[i]
+            if child[i] < 0:
+                self.leaf_node[-1 - child[i]] = <int32_t>i
+            else:
+                self.parent[child[i]] = <int32_t>i
+                self.parent[child[i] + 1] = <int32_t>i
+        for i in range(self.n_splits):
+            self.last_term[i] = -1
+
+    cdef void load_planes(
+        self, const float[:, ::1] W, const float[::1] threshold, bint rescales
+    ) noexcept nogil:
+        """Hyperplanes over centred and scaled rows, of squared norm nu or at most nu."""
+        cdef int64_t i, j
+        cdef double square, factor
+        for i in range(self.n_splits):
+            square = 0
+            self.bias[i] = threshold[i]
+            for j in range(self.p):
+                self.w[i * self.p + j] = W[i, j]
+                self.bias[i] = self.bias[i] - <double>W[i, j] * self.mean[j]
+                square += <double>W[i, j] * W[i, j]
+            self.bias[i] = self.bias[i] * self.scale
+            square += self.bias[i] * self.bias[i]
+            factor = sqrt(self.nu / square) if square > 0 else 1
+            if not rescales:
+                factor = min(factor, 1.0)
+            self.bias[i] = self.bias[i] * factor
+            skf_rescale(self.w + i * self.p, self.p, <float>factor, 0)
+            self.set_centre(i)
+
+    # ------------------------------------------------------------------------- called from Python
+
+    def epoch(self, double rate):
+        """Show every training row once, in random batches; returns the mean bound.
+
+        The bound of a row is that before the step of its batch. `rate` is the length of a step.
+        """
+        cdef int64_t start = 0, size
+        cdef double total = 0
+        with nogil:
+            self.leaves.bound_losses()
+            shuffle(&self.random, self.order, self.n_train, self.n_train)
+            while start < self.n_train:
+                size = min(<int64_t>self.batch_size, self.n_train - start)
+                self.batch(start, size, rate, &total)
+                if self.stop[0]:
+                    break
+                start += size
+        return total / self.n_train
+
+    def route(self, const int64_t[::1] rows):
+        """Leaf of each of some rows, int32."""
+        cdef int64_t i
+        leaves = np.zeros(rows.shape[0], dtype=np.int32)
+        cdef int32_t[::1] out = leaves
+        with nogil:
+            for i in range(rows.shape[0]):
+                if self.must_stop(self.p):
+                    break
+                out[i] = self.descend(rows[i])
+        return leaves
+
+    def assign(self):
+        """Route every row, and fix its leaf for the stable variant; returns the leaves."""
+        leaves = self.route(np.arange(self.n))
+        cdef const int32_t[::1] found = leaves
+        memcpy(self.assigned, &found[0], self.n * sizeof(int32_t))
+        return leaves
+
+    def bounds(self):
+        """Bound of every row, its leaf of loss-augmented inference, and the leaf it reaches."""
+        bound, augmented, reached = (np.empty(self.n, dtype=d) for d in ("f8", "i4", "i4"))
+        cdef double[::1] value = bound
+        cdef int32_t[::1] best = augmented, own = reached
+        cdef int64_t i
+        with nogil:
+            self.leaves.bound_losses()
+            for i in range(self.n):
+                value[i] = self.infer(i, &best[i], &own[i])
+        return bound, augmented, reached
+
+    def planes(self):
+        """The splits as ``w . x > threshold``: (n_splits, n_features) and (n_splits,), float32."""
+        cdef int64_t i, j
+        cdef float square = 0
+        cdef double value
+        weights = np.empty((self.n_splits, self.p), dtype=np.float32)
+        threshold = np.empty(self.n_splits, dtype=np.float32)
+        cdef float[:, ::1] out = weights
+        cdef float[::1] at = threshold
+        for i in range(self.n_splits):
+            self.shrink(i, &square)
+            if self.l1 > 0:
+                self.set_centre(i)
+            value = self.bias[i] / self.scale
+            for j in range(self.p):
+                out[i, j] = self.w[i * self.p + j]
+                value += <double>out[i, j] * self.mean[j]
+            at[i] = <float>value
+        return weights, threshold
+
+    def losses(self, const int64_t[::1] rows):
+        """Loss of some rows at the leaves that they reach: log loss, or scaled squared error."""
+        cdef int64_t i
+        cdef const int32_t[::1] leaves = self.route(rows)
+        losses = np.empty(rows.shape[0])
+        cdef double[::1] out = losses
+        with nogil:
+            for i in range(rows.shape[0]):
+                out[i] = self.leaves.loss(leaves[i], rows[i])
+        return losses
+
+    @property
+    def parameters(self):
+        """tuple: what `set_leaves` was given, as training has changed it."""
+        return self.leaves.parameters
+
+    def set_leaves(self, start, label, theta, other):
+        """Replace the parameters of the leaves, as `JointLeaves.set_parameters` does."""
+        self.leaves.set_parameters(start, label, theta, other)
+
+    # ----------------------------------------------------------------------------------- the rows
+
+    cdef void centre_rows(self, double radius) noexcept nogil:
+        """Mean of every feature, and the scale of centred rows. No row is copied."""
+        cdef int64_t start = 0, size, i, j
+        cdef int64_t[BLOCK] at
+        cdef float[BLOCK] value
+        cdef double square = 0
+        cdef float* total = self.gradient
+        while start < self.n:
+            size = min(<int64_t>BLOCK, self.n - start)
+            for i in range(size):
+                at[i] = (start + i) * self.p
+                value[i] = self.row_weight[start + i] / self.n_train
+            memset(total, 0, self.p * sizeof(float))
+            skf_add_rows(self.table, at, size, value, self.p, total)
+            for j in range(self.p):
+                self.mean[j] = self.mean[j] + total[j]
+            start += size
+        memset(total, 0, self.p * sizeof(float))
+        start = 0
+        while start < self.n:
+            size = min(<int64_t>BLOCK, self.n - start)
+            for i in range(size):
+                at[i] = (start + i) * self.p
+            skf_distances(self.table, at, size, self.mean, self.p, value)
+            for i in range(size):
+                square += self.row_weight[start + i] * <double>value[i]
+            start += size
+        self.scale = radius / sqrt(square / self.n_train) if square > 0 else 1
+
+    cdef void set_centre(self, int64_t split) noexcept nogil:
+        """What `margin_at` subtracts, after w or bias has changed."""
+        cdef float dot = 0
+        skf_dot(self.w + split * self.p, self.mean, self.p, &dot)
+        self.centre[split] = <float>(self.scale * dot + self.bias[split])
+
+    # ---------------------------------------------------------------------------------- inference
+
+    cdef float margin_at(self, int64_t split, int64_t row) noexcept nogil:
+        """Margin of the current row, positive where it goes right; computed once per split."""
+        cdef float dot = 0
+        if self.margin_row[split] != self.n_inferred:
+            skf_dot(self.w + split * self.p, self.table + row * self.p, self.p, &dot)
+            self.margin[split] = <float>self.scale * dot - self.centre[split]
+            self.margin_row[split] = self.n_inferred
+        return self.margin[split]
+
+    cdef int32_t descend(self, int64_t row) noexcept nogil:
+        cdef int32_t node = 0
+        self.n_inferred = self.n_inferred + 1
+        while self.child[node] >= 0:
+            node = self.child[node] + (self.margin_at((self.child[node] - 1) // 2, row) > 0)
+        return -1 - self.child[node]
+
+    cdef double infer(self, int64_t row, int32_t* best, int32_t* reached) except? -1 nogil:
+        """Loss-augmented inference (equation 10): largest loss minus twice the flipped margins.
+
+        Depth first, following the row's own signs before flipping any. A subtree whose flips cost
+        more than the largest loss of the row at any leaf cannot win and is skipped.
+
+        best, reached : OUT, leaf of the maximum, and leaf of the row's own signs
+        """
+        cdef Visit visit, other
+        cdef double value, top = -INFINITY, worst = self.leaves.worst_loss(row)
+        cdef int32_t child
+        cdef int64_t split
+        cdef float margin
+        cdef bint right
+        self.n_inferred = self.n_inferred + 1
+        best[0] = -1
+        reached[0] = -1
+        self.stack.n = 0
+        visit.node = 0
+        visit.flips = self.max_flips
+        visit.score = 0
+        self.stack.append(&visit, 1)
+        while self.stack.n > 0:
+            self.stack.n = self.stack.n - 1
+            visit = (<Visit*>self.stack.data)[self.stack.n]
+            if visit.score + worst <= top:
+                continue
+            child = self.child[visit.node]
+            while child >= 0:
+                split = (child - 1) // 2
+                margin = self.margin_at(split, row)
+                right = margin > 0
+                if visit.flips > 0:
+                    other.node = child + (not right)
+                    other.flips = visit.flips - 1
+                    other.score = visit.score - 2 * fabs(<double>margin)
+                    if other.score + worst > top:
+                        self.stack.append(&other, 1)
+                child = self.child[child + right]
+            value = visit.score + self.leaves.loss(-1 - child, row)
+            # The row's own leaf comes first, and remains where values are NaN.
+            if reached[0] < 0:
+                reached[0] = -1 - child
+                best[0] = -1 - child
+                top = value
+            elif value > top:
+                top = value
+                best[0] = -1 - child
+        return top
+
+    # ----------------------------------------------------------------------------------- training
+
+    cdef int batch(
+        self, int64_t start, int64_t size, double rate, double* total
+    ) except -1 nogil:
+        """One step of all parameters that the rows of a batch touch."""
+        cdef int64_t i, row
+        cdef int32_t best = 0, reached = 0
+        cdef double bound, weight = 0
+        self.terms.n = 0
+        self.touched.n = 0
+        for i in range(size):
+            if self.must_stop(self.p):
+                return 0
+            row = self.order[start + i]
+            bound = self.infer(row, &best, &reached)
+            self.best_leaf[i] = best
+            # g - h (line 6 of algorithm 1). The stable variant has g minus the path to the
+            # assigned leaf (equation 14), which is (g - h) - (assigned - h).
+            if best != reached:
+                self.add_terms(row, best, self.row_weight[row])
+            if self.stable and self.assigned[row] != reached:
+                bound += self.add_terms(row, self.assigned[row], -self.row_weight[row])
+            weight += self.row_weight[row]
+            total[0] += self.row_weight[row] * bound
+        # Rows of small weight make a short step, rows of large weight no longer one.
+        weight = max(weight, <double>size)
+        self.rate_sum = self.rate_sum + rate
+        for i in range(self.touched.n):
+            self.step_split((<int32_t*>self.touched.data)[i], rate, weight)
+        # Leaves have no momentum. Their steps are as long as momentum makes those of the splits
+        # in the end, 1 / (1 - momentum) times the rate.
+        self.leaves.step(
+            self.order + start, self.best_leaf, self.row_weight, size,
+            rate / (1 - self.momentum) / weight
+        )
+        return 0
+
+    cdef double add_terms(self, int64_t row, int32_t leaf, double factor) except? -1 nogil:
+        """Add terms for the signs that the path to a leaf flips; returns twice their margins."""
+        cdef int32_t node = self.leaf_node[leaf], above = self.parent[node]
+        cdef int64_t split
+        cdef double sign, total = 0
+        cdef float margin
+        while above >= 0:
+            split = (self.child[above] - 1) // 2
+            margin = self.margin_at(split, row)
+            if (margin > 0) != (node > self.child[above]):
+                sign = 1 if margin > 0 else -1
+                total += 2 * fabs(<double>margin)
+                self.add_term(split, row, -2 * sign * factor)
+            node = above
+            above = self.parent[node]
+        return total
+
+    cdef int add_term(self, int64_t split, int64_t row, double slope) except -1 nogil:
+        cdef GradientTerm term
+        cdef int32_t number = <int32_t>split
+        term.at = row * self.p
+        term.slope = <float>slope
+        term.before = self.last_term[split]
+        if term.before < 0:
+            self.touched.append(&number, 1)
+        self.last_term[split] = <int32_t>self.terms.n
+        self.terms.append(&term, 1)
+        return 0
+
+    cdef int64_t load_terms(self, int64_t split, double* shift) except -1 nogil:
+        """Copy the list of a split into arrays and clear it; returns its length.
+
+        shift : OUT, sum of the slopes
+        """
+        cdef int32_t k = self.last_term[split]
+        cdef GradientTerm* term
+        self.term_at.n = 0
+        self.term_slope.n = 0
+        shift[0] = 0
+        while k >= 0:
+            term = <GradientTerm*>self.terms.data + k
+            self.term_at.append(&term.at, 1)
+            self.term_slope.append(&term.slope, 1)
+            shift[0] += term.slope
+            k = term.before
+        self.last_term[split] = -1
+        return self.term_at.n
+
+    cdef int step_split(self, int64_t split, double rate, double weight) except -1 nogil:
+        """Momentum along the gradient of a batch, shrinkage, and projection onto the ball of nu.
+
+        Only the splits that a batch touches move, so that the momentum of a split is that of its
+        own steps.
+        """
+        cdef float square = 0
+        cdef double shift = 0, factor
+        cdef float* w = self.w + split * self.p
+        cdef int64_t n = self.load_terms(split, &shift)
+        skf_add_rows(
+            self.table, <int64_t*>self.term_at.data, n, <float*>self.term_slope.data, self.p,
+            self.gradient
+        )
+        skf_momentum_step(
+            w, self.velocity + split * self.p, self.gradient, self.mean, self.p,
+            <float>(self.scale / weight), <float>shift, <float>self.momentum, <float>rate, &square
+        )
+        # d margin / d bias = -1
+        self.bias_velocity[split] = self.momentum * self.bias_velocity[split] - shift / weight
+        self.bias[split] = self.bias[split] - rate * self.bias_velocity[split]
+        self.shrink(split, &square)
+        factor = square + self.bias[split] * self.bias[split]
+        if factor > self.nu:
+            factor = sqrt(self.nu / factor)
+            self.bias[split] = self.bias[split] * factor
+            skf_rescale(w, self.p, <float>factor, 0)
+        self.set_centre(split)
+        return 0
+
+    cdef void shrink(self, int64_t split, float* square) noexcept nogil:
+        """Move w towards 0 by l1 times the rates of all steps since the split last shrank.
+
+        square : OUT, |w|^2; not touched without l1
+        """
+        if self.l1 > 0:
+            skf_shrink(
+                self.w + split * self.p, self.p,
+                <float>(self.l1 * (self.rate_sum - self.rate_seen[split])), square
+            )
+            self.rate_seen[split] = self.rate_sum
+
+    cdef bint must_stop(self, int64_t work) except -1 nogil:
+        """True where training shall end, after so many more additions."""
+        return poll(&self.stop[0], &self.work, work)

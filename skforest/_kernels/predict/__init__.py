@@ -1,0 +1,1 @@
+"""Ways from rows to leaves that `skforest._tree` chooses from."""

@@ -1,0 +1,579 @@
+/* Rows on their way through trees: over sums or projections that are computed already, one row through
+ * many trees, or all splits of a tree at once; and the sum of the values of their leaves.
+ *
+ * Several rows, or trees, descend side by side, so that several chains of loads are under way at once.
+ */
+#ifndef SKFOREST_ROUTE_H
+#define SKFOREST_ROUTE_H
+
+#include "../base/simd.h"
+
+#if defined(__GNUC__)
+#define SKF_FETCH(pointer) __builtin_prefetch(pointer)
+#else
+#define SKF_FETCH(pointer) ((void)(pointer))
+#endif
+
+#define SKF_ABREAST 8
+/* Levels between two tests of whether all rows have reached a leaf. */
+#define SKF_LEVELS 8
+
+/* ------------------------------------------------------- projections on a pool of directions */
+
+/* Keeps an integer in a register that can serve as an address: gcc would put eight of them into a
+ * vector, and take them out again one by one. */
+#if defined(__GNUC__)
+#define SKF_KEEP(integer) __asm__("" : "+r"(integer))
+#else
+#define SKF_KEEP(integer) ((void)0)
+#endif
+
+/* A leaf is its own child, of infinite threshold and a column of zeros, so that it keeps its rows. */
+typedef struct {
+    float threshold;
+    uint32_t column, child;
+} skf_node;
+
+/* Nodes and margins, on the way from the roots of eight trees through `depth` levels, of rows that may
+ * be the same, as the trees may be. Differences from the thresholds are stored on the way down; margins
+ * are taken from these afterwards, eight in a vector. The same bits as node by node: right where not
+ * `projection <= threshold`, and the first margin counts even if it is NaN. */
+SKF_INLINE void skf_descend(const float *const *row, const skf_node *const *tree, int32_t depth,
+                            int has_margins, uint32_t *node, float *least)
+{
+    int moving = 1;
+    for (int l = 0; l < SKF_ABREAST; l++) {
+        node[l] = 0;
+        least[l] = 0;
+    }
+    for (int32_t done = 0; done < depth && moving; done += SKF_LEVELS) {
+        const int n_levels = depth - done < SKF_LEVELS ? depth - done : SKF_LEVELS;
+        float found[SKF_LEVELS][SKF_ABREAST];
+        for (int level = 0; level < n_levels; level++)
+            for (int l = 0; l < SKF_ABREAST; l++) {
+                const skf_node *at = tree[l] + node[l];
+                const float value = row[l][at->column];
+                found[level][l] = value - at->threshold;
+                node[l] = at->child + !(value <= at->threshold);
+                SKF_KEEP(node[l]);
+            }
+        moving = 0;
+        for (int l = 0; l < SKF_ABREAST; l++)
+            moving |= tree[l][node[l]].child != node[l];
+        if (!has_margins)
+            continue;
+        if (done == 0)
+            for (int l = 0; l < SKF_ABREAST; l++)
+                least[l] = fabsf(found[0][l]);
+        for (int level = 0; level < n_levels; level++)
+            SKF_SIMD()
+            for (int l = 0; l < SKF_ABREAST; l++) {
+                const float m = fabsf(found[level][l]);
+                least[l] = m < least[l] ? m : least[l];
+            }
+    }
+}
+
+/* Leaf of n rows in a tree of some depth, and the smallest margin on the path unless `margin` is NULL;
+ * the projections of row i start at pool[i stride]. A tree without splits gives margins of 0. */
+SKF_KERNEL(skf_route_pool,
+           (const float *pool, int64_t stride, int64_t n, const skf_node *tree, int32_t depth,
+            int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (pool, stride, n, tree, depth, leaf, margin))
+{
+    for (int64_t i = 0; i < n; i += SKF_ABREAST) {
+        const int n_rows = n - i < SKF_ABREAST ? (int)(n - i) : SKF_ABREAST;
+        const float *row[SKF_ABREAST];
+        const skf_node *trees[SKF_ABREAST];
+        uint32_t node[SKF_ABREAST];
+        float least[SKF_ABREAST];
+        for (int l = 0; l < SKF_ABREAST; l++) {
+            row[l] = pool + (i + (l < n_rows ? l : 0)) * stride;
+            trees[l] = tree;
+        }
+        skf_descend(row, trees, depth, margin != NULL, node, least);
+        for (int l = 0; l < n_rows; l++)
+            leaf[i + l] = (int32_t)node[l];
+        if (margin != NULL)
+            for (int l = 0; l < n_rows; l++)
+                margin[i + l] = least[l];
+    }
+}
+
+/* The same for one row, whose projections are `pool`, in n trees with some roots and depths. */
+SKF_KERNEL(skf_route_row_over_pool,
+           (const float *pool, int64_t n, const skf_node *nodes, const int64_t *root,
+            const int32_t *depth, int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (pool, n, nodes, root, depth, leaf, margin))
+{
+    for (int64_t i = 0; i < n; i += SKF_ABREAST) {
+        const int n_trees = n - i < SKF_ABREAST ? (int)(n - i) : SKF_ABREAST;
+        const float *row[SKF_ABREAST];
+        const skf_node *trees[SKF_ABREAST];
+        uint32_t node[SKF_ABREAST];
+        float least[SKF_ABREAST];
+        int32_t deepest = 0;
+        for (int l = 0; l < SKF_ABREAST; l++) {
+            const int64_t t = i + (l < n_trees ? l : 0);
+            row[l] = pool;
+            trees[l] = nodes + root[t];
+            deepest = depth[t] > deepest ? depth[t] : deepest;
+        }
+        skf_descend(row, trees, deepest, margin != NULL, node, least);
+        for (int l = 0; l < n_trees; l++)
+            leaf[i + l] = (int32_t)node[l];
+        if (margin != NULL)
+            for (int l = 0; l < n_trees; l++)
+                margin[i + l] = depth[i + l] ? least[l] : 0;
+    }
+}
+
+/* ------------------------------------------------------------------------ one row through many trees */
+
+/* A forest of single features, sparse and dense directions; the arrays are those of docs/format. */
+typedef struct {
+    const int64_t *tree_start, *sparse_start;
+    const int32_t *child, *direction, *sparse_feature;
+    const float *threshold, *sparse_weight, *dense;
+    int32_t n_features, n_sparse;
+} skf_trees;
+
+/* Trees that a row descends side by side. */
+#define SKF_TREES 16
+
+/* Leaf of a row in n trees from `first` on, and the smallest margin on the path unless `margin` is
+ * NULL. Many trees are descended side by side; one that is done is replaced by the next one. A step
+ * has two parts, so that many loads are under way at once: what the splits read is loaded for all
+ * trees, then the row is projected. The same bits as node by node. */
+SKF_KERNEL(skf_route_row,
+           (const skf_trees *trees, const float *x, int64_t first, int64_t n,
+            int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (trees, x, first, n, leaf, margin))
+{
+    static const float one = 1;
+    const int32_t *child[SKF_TREES], *feature[SKF_TREES];
+    const float *weight[SKF_TREES];
+    int64_t tree[SKF_TREES], split[SKF_TREES], next = 0;
+    int32_t node[SKF_TREES], left[SKF_TREES], n_terms[SKF_TREES], code[SKF_TREES];
+    float threshold[SKF_TREES], least[SKF_TREES];
+    int n_lanes = 0;
+    for (;;) {
+        /* 1. New trees, for those that are done. */
+        for (int l = 0; l < SKF_TREES; l++) {
+            if (l < n_lanes) {
+                left[l] = child[l][node[l]];
+                if (left[l] >= 0)
+                    continue;
+                leaf[tree[l]] = node[l];
+                if (margin != NULL)
+                    margin[tree[l]] = least[l];
+            } else if (next >= n)
+                break;
+            if (next < n) {
+                const int64_t root = trees->tree_start[first + next];
+                tree[l] = next++;
+                child[l] = trees->child + root;
+                split[l] = (root - (first + tree[l])) / 2;
+                node[l] = 0;
+                least[l] = 0;
+                n_lanes = l < n_lanes ? n_lanes : l + 1;
+            } else {
+                n_lanes--;
+                if (l == n_lanes)
+                    break;
+                tree[l] = tree[n_lanes];
+                child[l] = child[n_lanes];
+                split[l] = split[n_lanes];
+                node[l] = node[n_lanes];
+                least[l] = least[n_lanes];
+            }
+            l--; /* the tree that is new here may be a leaf, too */
+        }
+        if (n_lanes == 0)
+            return;
+        /* 2. What the splits read. */
+        for (int l = 0; l < n_lanes; l++) {
+            const int64_t at = split[l] + (left[l] >> 1); /* left children are odd */
+            threshold[l] = trees->threshold[at];
+            code[l] = trees->direction[at];
+        }
+        for (int l = 0; l < n_lanes; l++) {
+            const int32_t own = code[l] - trees->n_features;
+            if (own >= trees->n_sparse) {
+                weight[l] = trees->dense + (int64_t)(own - trees->n_sparse) * trees->n_features;
+                n_terms[l] = -1;
+                for (int32_t j = 0; j < trees->n_features; j += 16)
+                    SKF_FETCH(weight[l] + j);
+                continue;
+            }
+            const int is_mixture = own >= 0;
+            const int64_t *start = trees->sparse_start + (is_mixture ? own : 0);
+            feature[l] = is_mixture ? trees->sparse_feature + start[0] : code + l;
+            weight[l] = is_mixture ? trees->sparse_weight + start[0] : &one;
+            n_terms[l] = is_mixture ? (int32_t)(start[1] - start[0]) : 1;
+        }
+        /* 3. Projections. */
+        for (int l = 0; l < n_lanes; l++) {
+            float sum = 0;
+            if (n_terms[l] < 0)
+                sum = skf_project_row(weight[l], x, trees->n_features);
+            else
+                for (int t = 0; t < n_terms[l]; t++)
+                    sum += weight[l][t] * x[feature[l][t]];
+            const float m = fabsf(sum - threshold[l]);
+            least[l] = node[l] == 0 || m < least[l] ? m : least[l];
+            node[l] = left[l] + !(sum <= threshold[l]);
+        }
+    }
+}
+
+/* A split of a single feature or a mixture in one piece, of which a row reads less memory than of the
+ * arrays above. `next` is the split below either side, or -1 - node for a leaf; `n_terms` counts the
+ * features, or is -1 - number of a mixture of which there are more than SKF_TERMS. */
+#define SKF_TERMS 4
+typedef struct {
+    float threshold;
+    int32_t next[2], n_terms, feature[SKF_TERMS];
+    float weight[SKF_TERMS];
+} skf_split;
+
+/* The sum over the features in a split, all of which are read: no branch depends on their number, which
+ * a processor could not predict. */
+SKF_INLINE float skf_project_split(const skf_split *split, const float *x)
+{
+    const int n = split->n_terms < 0 ? SKF_TERMS : split->n_terms;
+#if SKF_WIDTH == 16
+    typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+    typedef int32_t masks __attribute__((vector_size(16)));
+    static const masks keep[SKF_TERMS + 1] = {
+        {0}, {-1}, {-1, -1}, {-1, -1, -1}, {-1, -1, -1, -1}};
+    const int32_t *j = split->feature;
+    const four z = {x[j[0]], x[j[1]], x[j[2]], x[j[3]]};
+    const four term = (four)((masks)(*(const four *)split->weight * z) & keep[n]);
+    return ((term[0] + term[1]) + term[2]) + term[3];
+#else
+    float sum = 0;
+    for (int t = 0; t < n; t++)
+        sum += split->weight[t] * x[split->feature[t]];
+    return sum;
+#endif
+}
+
+/* The same bits for trees of such splits: root[t] is the first one of a tree. A tree that is a leaf
+ * starts with a split without features, from which both sides lead to node 0. */
+SKF_KERNEL(skf_route_row_over_splits,
+           (const skf_trees *trees, const skf_split *splits, const int32_t *root, const float *x,
+            int64_t n, int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
+           (trees, splits, root, x, n, leaf, margin))
+{
+    int64_t tree[SKF_ABREAST], next = 0;
+    int32_t at[SKF_ABREAST];
+    float least[SKF_ABREAST];
+    int n_lanes = 0;
+    for (; n_lanes < SKF_ABREAST && next < n; n_lanes++) {
+        at[n_lanes] = root[next];
+        tree[n_lanes] = next++;
+    }
+    while (n_lanes)
+        for (int l = 0; l < n_lanes; l++) {
+            const skf_split *split = splits + at[l];
+            float sum = skf_project_split(split, x);
+            if (split->n_terms < 0) {
+                const int64_t *start = trees->sparse_start - 1 - split->n_terms;
+                for (int64_t t = start[0] + SKF_TERMS; t < start[1]; t++)
+                    sum += trees->sparse_weight[t] * x[trees->sparse_feature[t]];
+            }
+            if (margin != NULL) {
+                const float m = fabsf(sum - split->threshold);
+                least[l] = at[l] == root[tree[l]] || m < least[l] ? m : least[l];
+            }
+            at[l] = split->next[!(sum <= split->threshold)];
+            if (at[l] >= 0)
+                continue;
+            leaf[tree[l]] = -1 - at[l];
+            if (margin != NULL)
+                margin[tree[l]] = least[l];
+            if (next < n) {
+                at[l] = root[next];
+                tree[l] = next++;
+            } else {
+                n_lanes--;
+                at[l] = at[n_lanes];
+                tree[l] = tree[n_lanes];
+                least[l] = least[n_lanes];
+            }
+        }
+}
+
+/* Projections of a row on the directions with some codes, in the same additions: out[column[k]] is that
+ * on code[column[k]], for k < n. */
+SKF_KERNEL(skf_project_pool,
+           (const skf_trees *trees, const float *x, const int32_t *code, const int32_t *column,
+            int64_t n, float *SKF_RESTRICT out),
+           (trees, x, code, column, n, out))
+{
+    for (int64_t k = 0; k < n; k++) {
+        const int32_t own = code[column[k]] - trees->n_features;
+        float sum = 0;
+        if (own >= trees->n_sparse)
+            sum = skf_project_row(
+                trees->dense + (int64_t)(own - trees->n_sparse) * trees->n_features, x,
+                trees->n_features);
+        else if (own < 0)
+            sum += x[code[column[k]]];
+        else
+            for (int64_t t = trees->sparse_start[own]; t < trees->sparse_start[own + 1]; t++)
+                sum += trees->sparse_weight[t] * x[trees->sparse_feature[t]];
+        out[column[k]] = sum;
+    }
+}
+
+/* ------------------------------------------------------------------- all splits of small trees */
+
+/* Leaves of a tree with at most 64 leaves, without branches: every split is decided for 32 rows at a
+ * time, and removes the leaves below its left child from the candidates of the rows that go right. The
+ * first candidate that is left, from the left, is the leaf of the row (C. Lucchese et al.,
+ * "QuickScorer", SIGIR 2015). */
+#define SKF_CANDIDATES 64
+#define SKF_BIT_ROWS 32
+
+/* n rows of p bytes or floats, from `start` on, as columns of SKF_BIT_ROWS floats. */
+SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t start, int64_t n,
+                                        int64_t p, float *columns)
+{
+    const uint8_t *bytes = (const uint8_t *)table + (is_bytes ? start * p : 0);
+    const float *floats = (const float *)table + (is_bytes ? 0 : start * p);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < p; j++)
+            columns[j * SKF_BIT_ROWS + i] = is_bytes ? bytes[i * p + j] : floats[i * p + j];
+}
+
+/* Whether the processor compares vectors of sixteen floats. gcc compares those that are wider than the
+ * vectors of the processor number by number, which takes longer than node by node. */
+SKF_INLINE int skf_bits_pay(void)
+{
+    return SKF_WIDTH == 16 && skf_level() == 2;
+}
+
+#if SKF_WIDTH == 16
+typedef uint32_t skf_words __attribute__((vector_size(64), aligned(4), may_alias));
+
+/* Row s has its features in columns[32 j + s]. low[k] and high[k] are the candidates that are left if a
+ * row goes right at split k of the tree. The additions are those of SKF_SPARSE_BODY. */
+SKF_KERNEL(skf_route_bits,
+           (const skf_trees *trees, int64_t tree, const float *columns, const uint32_t *low,
+            const uint32_t *high, const int32_t *node_of_leaf, int32_t *SKF_RESTRICT leaf),
+           (trees, tree, columns, low, high, node_of_leaf, leaf))
+{
+    enum { N = SKF_BIT_ROWS / SKF_WIDTH };
+    const int64_t first = (trees->tree_start[tree] - tree) / 2;
+    const int64_t end = (trees->tree_start[tree + 1] - tree - 1) / 2;
+    uint32_t of_low[SKF_BIT_ROWS], of_high[SKF_BIT_ROWS];
+    skf_words left[2 * N];
+    for (int v = 0; v < 2 * N; v++)
+        left[v] = ~(skf_words){0};
+    for (int64_t k = first; k < end; k++) {
+        const int32_t code = trees->direction[k], own = code - trees->n_features;
+        const float t = trees->threshold[k];
+        const uint32_t bits[2] = {low[k], high[k]};
+        skf_vec sum[N];
+        if (own < 0) {
+            for (int v = 0; v < N; v++)
+                sum[v] = SKF_IN(columns + (int64_t)code * SKF_BIT_ROWS + v * SKF_WIDTH);
+        } else {
+            const int64_t start = trees->sparse_start[own];
+            const int32_t *feature = trees->sparse_feature + start;
+            const float *weight = trees->sparse_weight + start;
+            const int n_terms = (int)(trees->sparse_start[own + 1] - start);
+            int j = 0;
+            for (int v = 0; v < N; v++)
+                sum[v] = (skf_vec){0};
+            /* Two terms at a time: the speed of the short loop over one depends on its address. */
+            for (; j + 2 <= n_terms; j += 2) {
+                const float *x = columns + (int64_t)feature[j] * SKF_BIT_ROWS;
+                const float *z = columns + (int64_t)feature[j + 1] * SKF_BIT_ROWS;
+                for (int v = 0; v < N; v++)
+                    sum[v] = sum[v] + weight[j] * SKF_IN(x + v * SKF_WIDTH) +
+                             weight[j + 1] * SKF_IN(z + v * SKF_WIDTH);
+            }
+            if (j < n_terms) {
+                const float *x = columns + (int64_t)feature[j] * SKF_BIT_ROWS;
+                for (int v = 0; v < N; v++)
+                    sum[v] += weight[j] * SKF_IN(x + v * SKF_WIDTH);
+            }
+        }
+        /* Most splits lie in one half of the tree. */
+        if (~bits[0])
+            for (int v = 0; v < N; v++)
+                left[v] &= (skf_words)(sum[v] <= t) | bits[0];
+        if (~bits[1])
+            for (int v = 0; v < N; v++)
+                left[N + v] &= (skf_words)(sum[v] <= t) | bits[1];
+    }
+    memcpy(of_low, left, sizeof of_low);
+    memcpy(of_high, left + N, sizeof of_high);
+    for (int s = 0; s < SKF_BIT_ROWS; s++) {
+        const uint64_t found = (uint64_t)of_high[s] << 32 | of_low[s];
+        leaf[s] = node_of_leaf[__builtin_ctzll(found)];
+    }
+}
+#else
+SKF_UNUSED static void skf_route_bits(const skf_trees *trees, int64_t tree, const float *columns,
+                                      const uint32_t *low, const uint32_t *high,
+                                      const int32_t *node_of_leaf, int32_t *leaf)
+{
+    (void)trees, (void)tree, (void)columns, (void)low, (void)high, (void)node_of_leaf, (void)leaf;
+}
+#endif
+
+/* ---------------------------------------------------------------------- sums over boxes of bytes */
+
+/* S[r][c] is the sum of the bytes above and left of (r, c), so that a box of any size is four
+ * look-ups, and the contrast of two boxes is eight. Whole numbers wrap around, which cancels: rows
+ * take exactly the branches that they take node by node. */
+
+/* A split: go right where the box at `one` minus the box at `two` (of the same size; none where both
+ * are equal) exceeds the threshold. `next` is 4 * (the left child's split) + (1 where the left child
+ * is a leaf) + (2 where the right one is); the right child's split stands after the left one's. */
+typedef struct {
+    uint16_t one;
+    uint16_t two;
+    uint16_t across; /* from the left to the right edge of the box */
+    uint16_t down;   /* from its upper to its lower edge */
+    int32_t threshold;
+    uint32_t next;
+} skf_step;
+
+#define SKF_SUMS(name, sum_t, signed_t)                                                          \
+    SKF_UNUSED static void skf_fill_##name(const uint8_t *row, int height, int width, sum_t *sums) \
+    {                                                                                            \
+        const int stride = width + 1;                                                            \
+        memset(sums, 0, (size_t)stride * sizeof(sum_t));                                         \
+        for (int r = 0; r < height; r++) {                                                       \
+            const sum_t *above = sums + r * stride;                                              \
+            sum_t *here = sums + (r + 1) * stride;                                               \
+            sum_t sum = 0;                                                                       \
+            here[0] = 0;                                                                         \
+            for (int c = 0; c < width; c++) {                                                    \
+                sum = (sum_t)(sum + row[r * width + c]);                                         \
+                here[c + 1] = (sum_t)(above[c + 1] + sum);                                       \
+            }                                                                                    \
+        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    SKF_INLINE uint32_t skf_right_##name(const skf_step *step, const sum_t *sums,                \
+                                         int has_contrasts)                                      \
+    {                                                                                            \
+        const sum_t *a = sums + step->one, *b = sums + step->two;                                \
+        const int x = step->across, y = step->down;                                              \
+        const sum_t one = (sum_t)(a[x + y] - a[x] - a[y] + a[0]);                                \
+        const sum_t two = (sum_t)(has_contrasts ? b[x + y] - b[x] - b[y] + b[0] : 0);            \
+        const sum_t contrast = (sum_t)(step->one == step->two ? 0 : ~(sum_t)0);                  \
+        return (int32_t)(signed_t)(sum_t)(one - (two & contrast)) > step->threshold;             \
+    }                                                                                            \
+                                                                                                 \
+    /* leaf[i] = node of the leaf of row i, where the root is the split `root` and first[s] is the\
+     * left child of split s. A row that has reached its leaf is replaced by the next row. The   \
+     * constant `has_contrasts` is 0 where no split has a second box, whose look-ups are left out. */\
+    SKF_INLINE void skf_descend_##name(const skf_step *steps, const int32_t *first, int32_t root,\
+                                       const sum_t *sums, int64_t size, int64_t n,               \
+                                       int has_contrasts, int32_t *leaf)                         \
+    {                                                                                            \
+        uint32_t at[SKF_ABREAST];                                                                \
+        int64_t row[SKF_ABREAST], next = 0;                                                      \
+        int n_lanes = 0;                                                                         \
+        for (; n_lanes < SKF_ABREAST && next < n; n_lanes++) {                                   \
+            at[n_lanes] = (uint32_t)root;                                                        \
+            row[n_lanes] = next++;                                                               \
+        }                                                                                        \
+        while (n_lanes)                                                                          \
+            for (int l = 0; l < n_lanes; l++) {                                                  \
+                const skf_step *step = steps + at[l];                                            \
+                const uint32_t right =                                                           \
+                    skf_right_##name(step, sums + row[l] * size, has_contrasts);                 \
+                if (!(step->next >> right & 1)) {                                                \
+                    at[l] = (step->next >> 2) + (right & ~step->next & 1);                       \
+                    SKF_FETCH(steps + at[l]);                                                    \
+                    continue;                                                                    \
+                }                                                                                \
+                leaf[row[l]] = first[at[l]] + (int32_t)right;                                    \
+                if (next < n) {                                                                  \
+                    at[l] = (uint32_t)root;                                                      \
+                    row[l] = next++;                                                             \
+                } else {                                                                         \
+                    n_lanes--;                                                                   \
+                    at[l] = at[n_lanes];                                                         \
+                    row[l] = row[n_lanes];                                                       \
+                }                                                                                \
+            }                                                                                    \
+    }                                                                                            \
+                                                                                                 \
+    SKF_UNUSED static void skf_route_##name(const skf_step *steps, const int32_t *first,         \
+                                            int32_t root, const sum_t *sums, int64_t size,       \
+                                            int64_t n, int has_contrasts, int32_t *leaf)         \
+    {                                                                                            \
+        if (has_contrasts)                                                                       \
+            skf_descend_##name(steps, first, root, sums, size, n, 1, leaf);                      \
+        else                                                                                     \
+            skf_descend_##name(steps, first, root, sums, size, n, 0, leaf);                      \
+    }
+
+SKF_SUMS(u16, uint16_t, int16_t)
+SKF_SUMS(u32, uint32_t, int32_t)
+
+/* ------------------------------------------------------------------------------- values of leaves */
+
+/* Rows of values: `width` in each; or, where `start` is not NULL, only the entries that are not 0. */
+typedef struct {
+    const float *value;
+    const int64_t *start;
+    const int32_t *index;
+    int64_t width;
+} skf_values;
+
+/* out += weight value(leaf), of a leaf whose entry among the children is `child`. */
+SKF_INLINE void skf_add_value(const skf_values *values, int32_t child, double weight, double *out)
+{
+    const int64_t row = -1 - (int64_t)child;
+    if (values->start == NULL)
+        for (int64_t k = 0; k < values->width; k++)
+            out[k] += weight * values->value[row * values->width + k];
+    else
+        for (int64_t j = values->start[row]; j < values->start[row + 1]; j++)
+            out[values->index[j]] += weight * values->value[j];
+}
+
+/* Values of leaves lie far apart in memory: they are fetched some rows ahead. */
+#define SKF_AHEAD 6
+
+/* out_i += weight[i] value(leaf_i) for n rows, in a tree with these children; all weights are 1 where
+ * `weight` is NULL. */
+SKF_KERNEL(skf_add_values,
+           (const skf_values *values, const int32_t *child, const int32_t *leaf,
+            const float *weight, int64_t n, double *SKF_RESTRICT out),
+           (values, child, leaf, weight, n, out))
+{
+    const int is_dense = values->start == NULL;
+    for (int64_t i = 0; i < n; i++) {
+        if (is_dense && i + SKF_AHEAD < n) {
+            const float *later =
+                values->value + (-1 - (int64_t)child[leaf[i + SKF_AHEAD]]) * values->width;
+            SKF_FETCH(later);
+            SKF_FETCH(later + values->width - 1);
+        }
+        skf_add_value(values, child[leaf[i]], weight == NULL ? 1 : weight[i],
+                      out + i * values->width);
+    }
+}
+
+/* out += weight[t] value(leaf_t) for one row in n trees, the first nodes of which are root[t]. */
+SKF_KERNEL(skf_add_values_of_trees,
+           (const skf_values *values, const int32_t *child, const int64_t *root,
+            const int32_t *leaf, const float *weight, int64_t n, double *SKF_RESTRICT out),
+           (values, child, root, leaf, weight, n, out))
+{
+    for (int64_t t = 0; t < n; t++)
+        skf_add_value(values, child[root[t] + leaf[t]], weight == NULL ? 1 : weight[t], out);
+}
+
+#endif

@@ -1,0 +1,1 @@
+"""Alternating refinement of the splits of a tree."""

@@ -1,0 +1,1 @@
+"""Search for splits among random directions, and growing trees node by node."""

@@ -1,0 +1,73 @@
+# Samplers of directions.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from ..base.direction cimport Grid, Table, Unfolded
+from ..base.memory cimport Scratch
+from ..base.random cimport Random
+
+
+cdef enum Kind:
+    FEATURE = 0
+    BOX = 1
+    SPARSE = 2
+    PLANE = 3         # a weight for every feature
+
+
+cdef struct Candidate:
+    # A direction that a node tries; its arrays are as long as the longest direction needs.
+    Kind kind
+    int32_t feature
+    int32_t corner
+    int32_t other
+    int32_t* size
+    uint8_t* subset
+    int32_t n
+    int32_t* features
+    float* weights
+
+
+cdef class Sampler:
+    cdef Grid grid
+    cdef int32_t n_features
+    cdef readonly int32_t max_terms    # of the longest direction, unfolded
+    cdef readonly int32_t max_nonzero  # weights of the longest sparse direction or plane
+
+    cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1
+    cdef void start_node(self) noexcept nogil
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil
+    cdef void unfold(
+        self, const Candidate* candidate, const Table* table, Unfolded* unfolded
+    ) noexcept nogil
+
+
+cdef class AxisSampler(Sampler):
+    cdef int32_t[::1] features         # a permutation; the first n_drawn have been drawn
+    cdef int32_t n_drawn
+
+
+cdef class SparseSampler(Sampler):
+    cdef double mean
+    cdef bint fixed
+    cdef const float[::1] scale
+    cdef const int32_t[::1] features   # that are drawn
+
+
+cdef class GaussianSampler(Sampler):
+    pass
+
+
+cdef class BoxSampler(Sampler):
+    cdef int32_t[::1] smallest
+    cdef int32_t[::1] largest
+    cdef int32_t[::1] items            # scratch: a permutation of an unordered axis
+    cdef int contrast
+    cdef bint inside
+    cdef int reach
+
+    cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil
+    cdef int32_t draw_along(
+        self, Random* random, int axis, int n_boxes, int32_t* size
+    ) noexcept nogil
+    cdef int edge_axis(self, Random* random) noexcept nogil
+    cdef bint is_single_entry(self, const Candidate* out) noexcept nogil

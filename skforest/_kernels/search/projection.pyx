@@ -1,0 +1,331 @@
+"""Samplers of directions.
+
+A node draws candidate directions a from one `Sampler` and splits on ``a . x > t``:
+
+- `AxisSampler`: single features, as in a random forest (Breiman 2001);
+- `SparseSampler`: a few features with weights +1 and -1 (SPORF, Tomita et al. 2020);
+- `GaussianSampler`: a standard normal weight for every feature;
+- `BoxSampler`: sums over boxes of an n-dimensional array of features, such as patches of an image,
+  or differences of two boxes (manifold forests, Perry et al., section 3.1).
+
+To add a projection, derive from `Sampler`, set `max_terms` to the length of the longest direction,
+and draw a feature, a box, a sparse direction or a plane in `sample`.
+"""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+import numpy as np
+
+from ..base.memory cimport Scratch
+from ..base.random cimport Random, below, between, normal, positive_poisson
+from ..base.direction cimport (
+    DENSE,
+    Box,
+    Table,
+    Unfolded,
+    as_grid,
+    unfold_box,
+    unfold_feature,
+    unfold_sparse,
+)
+
+cdef enum Contrast:
+    SUM = 0
+    EDGE = 1
+    DIFFERENCE = 2
+    MIX = 3
+
+CONTRASTS = {"sum": SUM, "edge": EDGE, "difference": DIFFERENCE, "mix": MIX}
+
+
+cdef class Sampler:
+    """Distribution of the directions that a node tries."""
+
+    cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1:
+        """Reserve the arrays of a candidate, as long as the longest direction needs."""
+        candidate.size = scratch.ints(self.grid.n_axes)
+        candidate.subset = <uint8_t*>scratch.bytes_of(self.grid.n_subset_bytes)
+        candidate.features = scratch.ints(self.max_nonzero)
+        candidate.weights = scratch.floats(self.max_nonzero)
+        return 0
+
+    cdef void start_node(self) noexcept nogil:
+        """Start a node: what was drawn without replacement may be drawn again."""
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        """Draw a direction; False if none is left for this node."""
+        return False
+
+    cdef void unfold(
+        self, const Candidate* candidate, const Table* table, Unfolded* unfolded
+    ) noexcept nogil:
+        """Unfold a candidate for `project`."""
+        cdef Box box
+        if candidate.kind == FEATURE:
+            unfold_feature(unfolded, candidate.feature)
+        elif candidate.kind == SPARSE:
+            unfold_sparse(unfolded, candidate.features, candidate.weights, candidate.n)
+        elif candidate.kind == PLANE:
+            unfolded.kind = DENSE
+            unfolded.n = self.n_features
+            unfolded.dense = candidate.weights
+        else:
+            box.corner = candidate.corner
+            box.other = candidate.other
+            box.size = candidate.size
+            box.subset = candidate.subset
+            unfold_box(unfolded, &self.grid, &box, table)
+
+
+cdef class AxisSampler(Sampler):
+    """Single features, without replacement within a node."""
+
+    def __init__(self, int32_t n_features):
+        self.n_features = n_features
+        self.max_terms = 1
+        self.features = np.arange(n_features, dtype=np.int32)
+
+    cdef void start_node(self) noexcept nogil:
+        self.n_drawn = 0
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int32_t at, feature
+        if self.n_drawn >= self.n_features:
+            return False
+        at = between(random, self.n_drawn, self.n_features - 1)
+        feature = self.features[at]
+        self.features[at] = self.features[self.n_drawn]
+        self.features[self.n_drawn] = feature
+        self.n_drawn = self.n_drawn + 1
+        out.kind = FEATURE
+        out.feature = feature
+        return True
+
+
+cdef class SparseSampler(Sampler):
+    """A few features with weights +1 or -1, each divided by the scale of its feature.
+
+    With `fixed`, every direction has `mean` weights. Otherwise their number has a Poisson
+    distribution, of which zeros are drawn again. `scale` is (n_features,), float32. `features`,
+    int32, are those that are drawn; None: all.
+    """
+
+    def __init__(self, int32_t n_features, double mean, bint fixed, scale, features=None):
+        self.n_features = n_features
+        self.features = np.arange(n_features, dtype=np.int32) if features is None else features
+        self.mean = mean
+        self.fixed = fixed
+        self.scale = scale
+        # Larger Poisson numbers have a probability below 1e-20.
+        most = mean if fixed else mean + 12 * sqrt(mean) + 12
+        self.max_nonzero = <int32_t>min(self.features.shape[0], most)
+        self.max_terms = self.max_nonzero
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int32_t n = <int32_t>self.mean
+        cdef int32_t n_features = <int32_t>self.features.shape[0]
+        cdef int32_t i, j, top, feature, at
+        cdef bint taken
+        if n_features == 0:
+            return False
+        if not self.fixed:
+            n = positive_poisson(random, self.mean)
+        n = min(n, self.max_nonzero)
+        # Floyd's sampling without replacement takes n draws, independent of n_features.
+        for i in range(n):
+            top = n_features - n + i
+            at = below(random, top + 1)
+            feature = self.features[at]
+            taken = False
+            for j in range(i):
+                if out.features[j] == feature:
+                    taken = True
+                    break
+            if taken:
+                feature = self.features[top]
+            out.features[i] = feature
+            out.weights[i] = (1 if below(random, 2) else -1) / self.scale[feature]
+        out.n = n
+        out.kind = SPARSE
+        if n == 1:                     # the sign of a single feature is irrelevant
+            out.kind = FEATURE
+            out.feature = out.features[0]
+        return True
+
+
+cdef class GaussianSampler(Sampler):
+    """Hyperplanes of random direction: a standard normal weight for every feature."""
+
+    def __init__(self, int32_t n_features):
+        self.n_features = n_features
+        self.max_terms = 1                  # the weights of a plane are not copied
+        self.max_nonzero = n_features
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int32_t j
+        for j in range(self.n_features):
+            out.weights[j] = <float>normal(random)
+        out.kind = PLANE
+        return True
+
+
+cdef class BoxSampler(Sampler):
+    """Boxes of an n-dimensional array of features, or contrasts of two equal boxes.
+
+    Axes may close to a circle (`wrap`) or have no order (`unordered`): a box takes a random subset
+    of the latter. Sizes are in smallest .. largest, one per axis. `contrast` is "sum"; "edge", the
+    sum minus that of an adjacent box of equal size; "difference", minus that of a box of equal
+    size at most `reach` away along each axis; or "mix", one of the three at random.
+
+    Unless `inside`, the corner is drawn first, and the size is limited by the border, as in the
+    paper; otherwise the size is drawn first, and then a corner such that the box lies inside, as
+    in the first code of the paper.
+    """
+
+    def __init__(
+        self, feature_shape, wrap, unordered, smallest, largest, contrast, bint inside, int reach=8
+    ):
+        cdef int64_t volume = 1
+        cdef int axis
+        self.grid = as_grid(feature_shape, wrap, unordered)
+        self.smallest = smallest
+        self.largest = largest
+        self.contrast = CONTRASTS[contrast]
+        self.inside = inside
+        self.reach = reach
+        self.n_features = np.prod(feature_shape)
+        for axis in range(self.grid.n_axes):
+            volume *= self.largest[axis]
+        self.max_terms = <int32_t>(volume if self.contrast == SUM else 2 * volume)
+        self.items = np.arange(max(feature_shape), dtype=np.int32)
+
+    cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil:
+        """Draw a random subset of the entries along an axis without order, of random size."""
+        cdef int32_t size = between(random, self.smallest[axis], self.largest[axis])
+        cdef int32_t i, at, item
+        cdef int32_t n = self.grid.length[axis]
+        cdef uint8_t* bits = out.subset + self.grid.subset_start[axis]
+        memset(bits, 0, (n + 7) // 8)
+        for i in range(n):
+            self.items[i] = i
+        for i in range(size):
+            at = between(random, i, n - 1)
+            item = self.items[at]
+            self.items[at] = self.items[i]
+            bits[item >> 3] |= <uint8_t>(1 << (item & 7))
+        out.size[axis] = size
+
+    cdef int32_t draw_along(
+        self, Random* random, int axis, int n_boxes, int32_t* size
+    ) noexcept nogil:
+        """Position and size, along one axis, of n_boxes adjacent boxes (equation 3.1)."""
+        cdef int32_t length = self.grid.length[axis]
+        cdef int32_t low = self.smallest[axis]
+        cdef int32_t high = min(self.largest[axis], length // n_boxes)
+        cdef int32_t corner
+        if self.grid.wrap[axis]:
+            size[0] = between(random, low, high)
+            return below(random, length)
+        if self.inside:
+            size[0] = between(random, low, high)
+            return between(random, 0, length - n_boxes * size[0])
+        corner = between(random, 0, length - n_boxes * low)
+        size[0] = between(random, low, min(high, (length - corner) // n_boxes))
+        return corner
+
+    cdef int edge_axis(self, Random* random) noexcept nogil:
+        """A random ordered axis along which two boxes fit side by side; -1 if there is none."""
+        cdef int axis, n_fit = 0, chosen = -1
+        for axis in range(self.grid.n_axes):
+            if self.grid.unordered[axis] or 2 * self.smallest[axis] > self.grid.length[axis]:
+                continue
+            n_fit += 1
+            if below(random, n_fit) == 0:
+                chosen = axis
+        return chosen
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int axis, split = -1
+        cdef int contrast = self.contrast
+        cdef int32_t length, corner, shift, low, high
+        cdef int64_t flat = 0, other = 0
+        if contrast == MIX:
+            contrast = below(random, MIX)
+        if contrast == EDGE:
+            split = self.edge_axis(random)
+        for axis in range(self.grid.n_axes):
+            if self.grid.unordered[axis]:
+                self.draw_subset(random, axis, out)
+                continue
+            length = self.grid.length[axis]
+            corner = self.draw_along(random, axis, 2 if axis == split else 1, &out.size[axis])
+            flat += corner * self.grid.stride[axis]
+            shift = 0
+            if axis == split:
+                shift = out.size[axis]
+            elif contrast == DIFFERENCE:
+                if self.grid.wrap[axis]:
+                    high = min(self.reach, length // 2)
+                    shift = between(random, -high, high)
+                else:
+                    low = max(-self.reach, -corner)
+                    high = min(self.reach, length - out.size[axis] - corner)
+                    shift = between(random, low, high)
+            corner += shift
+            if corner >= length:
+                corner -= length
+            elif corner < 0:
+                corner += length
+            other += corner * self.grid.stride[axis]
+        out.corner = <int32_t>flat
+        out.other = -1 if contrast == SUM or other == flat else <int32_t>other
+        out.kind = BOX
+        if out.other < 0 and self.is_single_entry(out):
+            out.kind = FEATURE
+            out.feature = out.corner
+        return True
+
+    cdef bint is_single_entry(self, const Candidate* out) noexcept nogil:
+        """Does the box consist of the feature at its corner?"""
+        cdef int axis
+        for axis in range(self.grid.n_axes):
+            if out.size[axis] > 1 or self.grid.unordered[axis]:
+                return False
+        return True
+
+
+def draw(Sampler sampler, seed, int64_t n):
+    """Draw directions as dicts of the fields that their kind has, for tests and pictures."""
+    cdef Random random
+    cdef Candidate candidate
+    cdef Scratch scratch = Scratch()
+    random.state = seed
+    sampler.reserve_candidate(scratch, &candidate)
+    directions = []
+    for _ in range(n):
+        sampler.start_node()
+        if not sampler.sample(&random, &candidate):
+            break
+        directions.append(as_dict(sampler, &candidate))
+    return directions
+
+
+cdef as_dict(Sampler sampler, const Candidate* candidate):
+    cdef int i
+    if candidate.kind == FEATURE:
+        return {"feature": candidate.feature}
+    if candidate.kind == SPARSE:
+        return {
+            "features": [candidate.features[i] for i in range(candidate.n)],
+            "weights": [candidate.weights[i] for i in range(candidate.n)],
+        }
+    if candidate.kind == PLANE:
+        return {"weights": [candidate.weights[i] for i in range(sampler.n_features)]}
+    return {
+        "corner": candidate.corner,
+        "other": candidate.other,
+        "size": [candidate.size[i] for i in range(sampler.grid.n_axes)],
+        "subset": [candidate.subset[i] for i in range(sampler.grid.n_subset_bytes)],
+    }

@@ -1,0 +1,1 @@
+"""Blends: members, held-out responses, weights, schedules with a time limit."""

@@ -1,0 +1,106 @@
+"""Folds of the rows of a blend: which rows its members leave out and predict."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
+
+from ..estimators.base import take_rows
+from ..table.training_set import IS_LEFT_OUT, TRAINS
+
+
+def sample_folds(cv, X, y, rows, groups, is_class):
+    """Fold of each sample, -1 for those of weight 0, the number of folds, `parts` and `splits`.
+
+    `cv` and `groups` are the parameters of a blend, `rows` the TrainingSet of the samples; `parts`
+    and `splits` are those of BlendedRows. With `splits`, the fold is the first that leaves the row
+    out, or the number of folds where none does.
+    """
+    is_present = rows.row_of_sample >= 0
+    present = np.flatnonzero(is_present)
+    if isinstance(cv, Integral) and groups is None:
+        copies, row = rows.in_copies()
+        n_folds = min(cv, len(copies))
+        # Rows are in an order that depends on their values alone: no shuffling.
+        order = np.lexsort(copies.y.T) if is_class else np.arange(len(copies))
+        of_copy = np.empty(len(copies), dtype=np.int64)
+        of_copy[order] = np.arange(len(copies)) % n_folds
+        # The samples of a row are in the folds of its copies, in turn.
+        present = present[np.argsort(rows.row_of_sample[present], kind="stable")]
+        own = rows.row_of_sample[present]
+        number = np.arange(len(own)) - np.searchsorted(own, own)
+        first, n_copies = np.searchsorted(row, own), np.bincount(row)[own]
+        fold = np.full(len(is_present), -1)
+        fold[present] = of_copy[first + number % n_copies]
+        parts = (row, of_copy, copies.weight) if len(row) > len(rows) else None
+        return fold, n_folds, parts, None
+    samples = np.arange(len(is_present))  # those that the splitter sees
+    if isinstance(cv, Integral):
+        samples, groups = present, groups[present]
+        cv = _group_splitter(cv, groups, is_class and y.ndim == 1)
+    splitter = check_cv(cv, y[samples], classifier=is_class)
+    try:
+        splits = list(splitter.split(take_rows(X, samples), y[samples], groups))
+        sides = [
+            (
+                samples[_check_rows(train, len(samples), "training")],
+                samples[_check_rows(test, len(samples), "test")],
+            )
+            for train, test in splits
+        ]
+    except BadRows:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cv yields no pairs of training and test rows: {error}") from error
+    code = np.zeros((len(is_present), len(sides)), dtype=np.int8)
+    for k, (train, test) in enumerate(sides):
+        code[train, k] = TRAINS
+        code[test, k] = IS_LEFT_OUT
+    is_test = code[present] == IS_LEFT_OUT
+    n_tested = is_test.sum(axis=0)
+    if not n_tested.any():
+        raise ValueError("cv has no test rows with positive weight")
+    code, is_test = code[:, n_tested > 0], is_test[:, n_tested > 0]
+    fold = np.full(len(is_present), -1)
+    if (is_test.sum(axis=1) == 1).all() and (code[present] != 0).all():
+        if code.shape[1] < 2:
+            raise ValueError("cv must have at least 2 folds with rows of positive weight")
+        fold[present] = is_test.argmax(axis=1)
+        return fold, code.shape[1], None, None
+    # Equal rows are one: it is left out with any of its samples.
+    of_row = rows.most_of_samples(code)
+    n_trained = (of_row == TRAINS).sum(axis=0)
+    if not n_trained.all():
+        split = np.flatnonzero(n_tested)[n_trained.argmin()]
+        raise ValueError(f"cv has no training rows with positive weight in split {split}")
+    # A time limit may end training after some splits: those with the most rows come first.
+    of_row = of_row[:, np.argsort(-n_trained, kind="stable")]
+    code[present] = of_row[rows.row_of_sample[present]]
+    code[~is_present] = 0
+    is_test = code[present] == IS_LEFT_OUT
+    fold[present] = np.where(is_test.any(axis=1), is_test.argmax(axis=1), code.shape[1])
+    return fold, code.shape[1], None, code
+
+
+class BadRows(ValueError):
+    """A splitter yields what are no rows."""
+
+
+def _group_splitter(n_folds, groups, is_stratified):
+    """A splitter that leaves out whole groups."""
+    n_folds = min(n_folds, len(np.unique(groups)))
+    if n_folds < 2:
+        raise ValueError("groups must have at least 2 groups with rows of positive weight")
+    return (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
+
+
+def _check_rows(rows, n_samples, what):
+    """Rows of a split, numbers or a mask, as an ndarray; BadRows if they are no rows."""
+    rows = np.asarray(rows)
+    if rows.dtype == bool and rows.shape == (n_samples,):
+        return rows
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise BadRows(f"cv must yield row numbers or masks of {n_samples} rows, got {rows}")
+    if rows.size and not 0 <= rows.min() <= rows.max() < n_samples:
+        raise BadRows(f"cv has {what} rows outside of 0 .. {n_samples - 1}")
+    return rows.astype(np.int64)

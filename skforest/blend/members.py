@@ -1,0 +1,559 @@
+"""Members of a blend: how they are trained without a fold of the rows, and on all rows.
+
+Also the criterion by which their predictions of the rows of these folds are weighted.
+"""
+
+import time
+from copy import copy
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.metrics import get_scorer
+from sklearn.utils import check_array
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import has_fit_parameter
+
+from ..estimators.base import BaseForest, take_rows
+from ..estimators.targets import same_classes
+from ..table.training_set import IS_LEFT_OUT, TRAINS
+from ..training.blending import R2, LogLoss, Scorer, sharpened
+from ..training.method import mean_response, train_members
+from ..training.threads import NotInTime, TimeLimit, earlier
+
+# Members are compared on the rows of as many folds as have this many distinct rows, and all
+# classes, at least 2: with more rows, weights hardly change.
+COMPARED = 5000
+ROW_FOLDS = 5  # parts of the compared rows where they are of one fold
+PREDICTED = 1000  # rows of the batch whose prediction is timed
+REFIT = 1.5  # seconds of a training on all rows over those that the trees of the folds took
+TRIAL_ROWS = 500  # rows of the trial that says how long another estimator takes, about
+
+
+class BlendedRows:
+    """What all members are trained on: samples in folds, and the distinct rows among them.
+
+    Members are compared on the rows of the first `n_compared` folds, or of all folds. `parts` are
+    rows, folds and weights of copies, where copies of a row may be in several folds, else None.
+    `splits`, int8 of shape (n_samples, n_folds), says which samples train and which are predicted
+    without a fold, see `TrainingSet.with_folds`; None: those of the fold are predicted, all others
+    train. `groups` are those of `fit`, as numbers, or None.
+    """
+
+    n_batches = 3  # whose prediction is timed
+
+    def __init__(self, X, y, weight, rows, folds, classes, compares_all, groups=None):
+        self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
+        self.classes, self.groups = classes, groups  # classes of every output; None in regression
+        self.rows = rows  # TrainingSet
+        fold, n_folds, self.parts, self.splits = folds
+        self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
+        self.first = first = rows.first_samples()
+        of_row = fold[first]
+        n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
+        n_needed = n_folds if compares_all else max(2, np.searchsorted(n_rows, COMPARED) + 1)
+        self.n_compared = min(n_folds, int(n_needed))
+        # Of the distinct rows that are compared: the first samples, folds, targets and weights.
+        compared = np.flatnonzero(of_row < self.n_compared)
+        self.compared, self.compared_fold = first[compared], of_row[compared]
+        self.compared_y, self.compared_weight = rows.y[compared], rows.weight[compared]
+        self.compared_count = rows.count[compared]  # without class weights
+
+    @property
+    def n_columns(self):
+        """Number of columns of a response."""
+        if self.classes is None:
+            return self.rows.y.shape[1]
+        return sum(len(labels) for labels in self.classes)
+
+    def restricted(self, mask):
+        """The same, where members are compared on some of the compared rows only."""
+        if mask.all():
+            return self
+        other = copy(self)
+        for name in ("compared", "compared_fold", "compared_y", "compared_weight"):
+            setattr(other, name, getattr(self, name)[mask])
+        other.compared_count = self.compared_count[mask]
+        return other
+
+    def temperature_folds(self):
+        """Fold of each compared row and their number, at least 2, to check a temperature."""
+        found, fold = np.unique(self.compared_fold, return_inverse=True)
+        if len(found) > 1:
+            return fold, len(found)
+        return np.arange(len(fold)) % ROW_FOLDS, ROW_FOLDS
+
+    def split(self, number):
+        """Samples that train without a fold, and those that are predicted then."""
+        if self.splits is not None:
+            return [
+                np.flatnonzero(self.splits[:, number] == code) for code in (TRAINS, IS_LEFT_OUT)
+            ]
+        is_own = self.fold == number
+        return np.flatnonzero((self.fold >= 0) & ~is_own), np.flatnonzero(is_own)
+
+    def in_folds(self, data):
+        """The TrainingSet of a member, whose rows are in several folds if copies of them are.
+
+        Returns it, the fold of each of its rows, or `splits`, and the row of `data` that each was.
+        """
+        if self.splits is not None:
+            return data, data.most_of_samples(self.splits), np.arange(len(data))
+        fold, rows = data.least_of_samples(self.fold), np.arange(len(data))
+        if self.parts is None:
+            return data, fold, rows
+        row, fold_of_part, weight = self.parts
+        is_split = np.bincount(row) > 1
+        # A member may take several rows for one.
+        row_of_member = data.row_of_sample[self.first]
+        is_split = np.bincount(row_of_member, weights=is_split, minlength=len(data)) > 0
+        row = row_of_member[row]
+        fold_of_part = np.where(is_split[row], fold_of_part, fold[row])
+        part, of_part = np.unique(row * self.n_folds + fold_of_part, return_inverse=True)
+        weight = np.bincount(of_part, weights=weight)
+        rows, fold = np.divmod(part, self.n_folds)
+        weight = data.weight[rows] * weight / np.bincount(rows, weights=weight)[rows]
+        return data.in_parts(rows, weight), fold, rows
+
+    def batch(self, n):
+        """As many samples, repeated where there are fewer."""
+        return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), n))
+
+
+class _Member:
+    """An estimator of a blend; `fitted` is the model that was trained last.
+
+    `step_seconds` are those of one tree, bag or fold, and `seconds` those of all of them.
+    """
+
+    growth = 1.0  # trees if it is trained again, over those of the folds
+    is_refitted = False
+    seconds = step_seconds = final_seconds = 0.0
+
+    def predict_us(self, samples):
+        """Microseconds to predict a row."""
+        return predict_us(self.fitted, samples) * self.growth
+
+    def train_folds(self, samples, limit=None):
+        """Train without each of the folds; return the responses of the compared rows.
+
+        A row has the mean of the responses of the models that did not see it; NaN without any.
+        """
+        self.begin(samples, limit)
+        self.extend(self.n_folds, samples, limit)
+        return self.response(samples)
+
+
+class OwnMember(_Member):
+    """A forest of this package, trained tree by tree."""
+
+    unit = "tree"
+
+    def __init__(self, name, estimator):
+        self.name, self.estimator = name, estimator
+        self.fitted = estimator
+
+    def begin(self, samples, limit=None):
+        """Prepare training: the rows in folds, and the number of trees."""
+        model = self.estimator
+        model._validate_params()
+        self._limit = TimeLimit.of(model.time_limit, time.perf_counter(), samples.n_compared)
+        given = {"sample_weight": samples.weight, "groups": samples.groups, "limit": limit}
+        self.request = model._request(previous=None, **given)
+        # Settings that are chosen from the data are chosen on all rows. They are few; what they
+        # leak is small.
+        self.data = model._read_training_set(samples.X, samples.y, self.request)
+        self.settings = model._settings(self.data, self.request)
+        self.method = model._method(self.settings)
+        self.unit = self.method.units[0]
+        self.in_folds, self.fold, self.row = samples.in_folds(self.data)
+        self.n_wanted = self.method.n_members
+        n_left_out, n_trees = samples.n_folds, self.n_wanted
+        self.keeps_folds = samples.splits is None and self.method.keeps_folds(samples.n_folds)
+        if not self.keeps_folds:
+            n_left_out = samples.n_compared
+            n_trees = -(-n_trees * n_left_out // samples.n_folds)
+        self.n_folds = max(n_trees, n_left_out)  # of trees, each without a fold
+        self.n_left_out, self.n_done = n_left_out, 0
+        self.forest, self.records = None, []
+        self.is_cut = False  # has a limit ended the training of a bag?
+        self.growth = max(1.0, self.n_wanted / self.n_folds)
+        self.in_folds = self.in_folds.with_folds(self.fold, n_left_out)
+
+    def extend(self, n, samples, limit=None):
+        """Train the next trees, each without one of the folds."""
+        start, limit = time.perf_counter(), earlier(limit, self._limit)
+        trained = self._trained(self.in_folds, range(self.n_done, self.n_done + n), limit)
+        self.forest = self.method.finish(trained, self.forest)
+        self.records += trained.records
+        self.estimator._store(self.forest, self.settings, self.records)
+        self.is_cut |= limit is not None and limit.is_cut
+        self.n_done += len(trained.forests)
+        self.seconds += time.perf_counter() - start
+        self.step_seconds = self.seconds / self.n_done
+        self.final_seconds = self.step_seconds * self.n_wanted
+        self.growth = max(1.0, self.n_wanted / self.n_done)
+
+    def _trained(self, data, members, limit):
+        request = replace(self.request, limit=limit)
+        return train_members(self.method, data, members, self.estimator._seed, request)
+
+    def response(self, samples):
+        """Mean responses of the compared rows by the trees that left them out; NaN if none did."""
+        data = self.in_folds
+        response, n_predicting = mean_response(self.forest, data, data.is_left_out)
+        if len(self.row) > len(self.data):
+            weight = np.where(n_predicting, data.weight, 0.0)
+            response = _mean_by_row(response, weight, self.row)
+        return self.data.of_samples(response)[samples.compared]
+
+    def train(self, samples, limit, is_wanted):
+        """Train on all rows; keep the trees of the folds if that is not wanted, or not in time."""
+        model = self.estimator
+        has_time = limit is None or limit.left() > REFIT * self.final_seconds
+        is_wanted = (is_wanted or self.n_wanted < samples.n_folds) and has_time
+        if is_wanted and not self.keeps_folds:
+            limit = earlier(limit, TimeLimit.of(model.time_limit, time.perf_counter()))
+            trained = self._trained_in_time(limit)
+            self.is_refitted = trained is not None
+            if self.is_refitted:
+                model._store(self.method.finish(trained), self.settings, trained.records)
+                model._finish_fit(self.method, self.data)
+        del self.data, self.in_folds, self.forest, self.records
+
+    def _trained_in_time(self, limit):
+        """Members of all rows; None if lack of time makes them worse than those of the folds."""
+        try:
+            trained = self._trained(self.data, range(self.n_wanted), limit)
+        except NotInTime:
+            return None
+        is_cut = limit is not None and limit.is_cut and not self.is_cut
+        is_smaller = len(trained.forests) < min(self.n_wanted, self.n_done)
+        return None if is_cut or is_smaller else trained
+
+
+class OtherMember(_Member):
+    """Any other estimator: cross-validated, then trained on all rows."""
+
+    unit, is_cut = "fold", False
+    is_refitted = True
+
+    def __init__(self, name, estimator):
+        self.name, self.estimator = name, estimator
+        self.fitted = None  # a model whose prediction can be timed
+        self.trial_seconds = None
+
+    def begin(self, samples, limit=None):
+        """Prepare training; with a limit, NotInTime if a trial says that there is no time."""
+        self.n_folds = self.n_left_out = samples.n_compared
+        self.n_wanted, self.n_done = self.n_folds, 0
+        self.total = np.zeros((len(samples.fold), samples.n_columns))
+        self.n_predicted = np.zeros(len(samples.fold))
+        # It is trained once more in the end.
+        if limit is None or limit.at_least:
+            return
+        if self.trial_seconds is None:
+            self.trial_seconds = self._trial(samples)
+        if 2 * self.trial_seconds > limit.left():
+            raise NotInTime(f"{self.name}: there is no time for a fold")
+
+    def _trial(self, samples):
+        """Seconds of the first training, by one on few of its samples; 0 if that fails."""
+        train, _ = samples.split(0)
+        few = train[:: max(2, len(train) // TRIAL_ROWS)]
+        start = time.perf_counter()
+        try:
+            self._fitted(samples, few)
+        except Exception:  # few rows may lack a class; the error of all rows is shown
+            return 0.0
+        return (time.perf_counter() - start) * len(train) / len(few)
+
+    def extend(self, n, samples, limit=None):
+        """Train without the next folds, and predict them."""
+        for k in range(self.n_done, self.n_done + n):
+            if limit is not None and k >= limit.at_least and limit.left() <= self.step_seconds:
+                break
+            start = time.perf_counter()
+            train, left_out = samples.split(k)
+            model = self._fitted(samples, train)
+            found = response_of(model, take_rows(samples.X, left_out), samples.classes)
+            is_proba = samples.classes is not None
+            check_response(found, (len(left_out), samples.n_columns), self.name, is_proba)
+            self.total[left_out] += found
+            self.n_predicted[left_out] += 1
+            self.fitted, self.n_done = model, k + 1
+            self.seconds += time.perf_counter() - start
+            self.step_seconds = self.seconds / self.n_done
+            n_present = np.count_nonzero(samples.fold >= 0)
+            self.final_seconds = self.step_seconds * n_present / len(train)
+        if not self.n_done:
+            raise NotInTime(f"{self.name}: there is no time for a fold")
+
+    def response(self, samples):
+        """Mean responses of the compared rows; NaN where no model predicted them."""
+        with np.errstate(invalid="ignore"):
+            return (self.total / self.n_predicted[:, None])[samples.compared]
+
+    def train(self, samples, limit, is_wanted):
+        """Train on all rows, or keep the model of the last fold if there is no time."""
+        self.is_refitted = limit is None or limit.left() > self.final_seconds
+        if self.is_refitted:
+            self.fitted = self._fitted(samples, np.flatnonzero(samples.fold >= 0))
+        del self.total, self.n_predicted
+
+    def _fitted(self, samples, own):
+        model, options = clone(self.estimator), {}
+        if samples.weight is not None:
+            if not _takes_weight(model):
+                raise ValueError(
+                    f"the member {self.name!r}, a {type(model).__name__}, takes no sample_weight; "
+                    "members need it where the blend has class_weight, or sample_weight in fit"
+                )
+            options = {"sample_weight": samples.weight[own]}
+        return model.fit(take_rows(samples.X, own), samples.y[own], **options)
+
+
+def _takes_weight(model):
+    """Does `fit` take sample_weight, or, with metadata routing, a step of it that requests it?"""
+    if has_fit_parameter(model, "sample_weight"):
+        return True
+    is_routed = get_config()["enable_metadata_routing"]
+    return is_routed and get_routing_for_object(model).consumes("fit", ["sample_weight"])
+
+
+def entry_of(item, known, is_class):
+    """Name and estimator of an entry of `members`.
+
+    `known` are the classes by name, as pairs of a classifier and a regressor.
+    """
+    if isinstance(item, str):
+        if item not in known:
+            raise ValueError(f"members contains {item!r}; the names are {list(known)}")
+        return item, known[item][not is_class]()
+    name, estimator = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
+    if not isinstance(name, (str, type(None))):
+        raise TypeError(f"members contains {item!r}; its name must be a str")
+    if isinstance(estimator, str):
+        return name, entry_of(estimator, known, is_class)[1]
+    if not isinstance(estimator, BaseEstimator):
+        raise TypeError(f"members contains {item!r}, which is not an estimator")
+    if not (is_classifier if is_class else is_regressor)(estimator):
+        kind = "classifier" if is_class else "regressor"
+        raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
+    if is_class and not hasattr(estimator, "predict_proba"):
+        raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
+    own = type(estimator).__name__
+    return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
+
+
+def check_names(members, parameters):
+    """ValueError for names of members with which their parameters cannot be set.
+
+    `members` is the parameter of a blend, and `parameters` the names of all of them.
+    """
+    entries = members if isinstance(members, (list, tuple)) else ()
+    for name in [item[0] for item in entries if isinstance(item, tuple) and len(item) == 2]:
+        if name in parameters:
+            raise ValueError(f"members contains the name {name!r}, which is that of a parameter")
+        if isinstance(name, str) and "__" in name:
+            raise ValueError(f"members contains the name {name!r}, which must not contain '__'")
+
+
+def criterion_of(blend, samples, members):
+    """What the weights of a blend maximise.
+
+    Without outliers of the target, where a member has a loss that they hardly change.
+    """
+    y, weight = samples.compared_y, samples.compared_weight
+    if blend.scoring is not None:
+        scorer = get_scorer(blend.scoring) if isinstance(blend.scoring, str) else blend.scoring
+
+        def take(rows):
+            return take_rows(samples.X, samples.compared[rows])
+
+        predicting, own_y = partial(_predicting, blend), samples.y[samples.compared]
+        return Scorer(
+            scorer, predicting, take, own_y, samples.compared_count, np.sum(samples.fold >= 0)
+        )
+    if is_classifier(blend):
+        n_classes = [len(labels) for labels in samples.classes]
+        return LogLoss(y.astype(np.int64), n_classes, weight)
+    is_usual = np.ones(len(y), dtype=bool)
+    for member in members:
+        if isinstance(member, OwnMember):
+            is_usual &= (member.estimator._without_outliers(y, weight) == y).all(axis=1)
+    if 2 * weight[is_usual].sum() > weight.sum():
+        weight = np.where(is_usual, weight, 0.0)
+    return R2(y, weight)
+
+
+def check_scoring(blend, samples):
+    """Raise the error that `scoring` raises for right predictions of the rows, if it does."""
+    if blend.scoring is None:
+        return
+    try:
+        score = criterion_of(blend, samples, ()).score(_exact_response(samples))
+    except Exception as error:
+        error.add_note(f"scoring={blend.scoring!r} raised this for predictions that are right.")
+        raise
+    if np.isnan(score):
+        raise ValueError(f"scoring={blend.scoring!r} is {score} for predictions that are right")
+
+
+def _exact_response(samples):
+    """A response that predicts the compared rows rightly, though without certainty."""
+    if samples.classes is None:
+        return samples.compared_y.copy()
+    columns = zip(samples.compared_y.astype(np.int64).T, samples.classes)
+    return np.concatenate(
+        [0.1 / len(labels) + 0.9 * np.eye(len(labels))[codes] for codes, labels in columns], axis=1
+    )
+
+
+def _predicting(blend, X, response):
+    """An estimator whose predictions for X are those of a response."""
+
+    def known(rows):
+        if rows is not X and not _has_same_entries(rows, X):
+            raise ValueError("scoring must predict all rows of its X, in their order")
+        return response
+
+    model = copy(blend)
+    model._response = known
+    return model
+
+
+def _has_same_entries(X, other):
+    X, other = np.asarray(X), np.asarray(other)
+    if X.shape != other.shape:
+        return False
+    return bool(((X == other) | ((X != X) & (other != other))).all())
+
+
+def response_of(model, X, classes):
+    """Class probabilities of all outputs side by side, or targets: (n_samples, n_columns).
+
+    `classes` are those of the blend, a list with one array for each output; None in regression. A
+    model that did not see a class gives it the probability 0.
+    """
+    if has_response(model) and _has_classes(model, classes):
+        return model._response(X)
+    if classes is None:
+        found = np.asarray(model.predict(X), dtype=np.float64)
+        return found.reshape(len(found), -1)
+    proba, known = model.predict_proba(X), model.classes_
+    if len(classes) == 1:
+        proba, known = [proba], [known]
+    if not isinstance(proba, list):
+        raise ValueError(
+            f"{type(model).__name__}.predict_proba returns no list of arrays, one for each output"
+        )
+    parts = []
+    for part, own, labels in zip(proba, known, classes):
+        if part.shape[1:] != own.shape:
+            raise ValueError(
+                f"{type(model).__name__}.predict_proba returns an array of shape {part.shape} for "
+                f"{len(own)} classes"
+            )
+        whole = np.zeros((len(part), len(labels)))
+        whole[:, np.searchsorted(labels, own)] = part
+        parts.append(whole)
+    return np.concatenate(parts, axis=1)
+
+
+def responder_of(blend, classes):
+    """As `BaseForest._responder`, for a blend with some classes of each output."""
+    if blend.is_categorical_ is not None:
+        _check_equal_codes(blend.members_)
+    functions, columns, is_scaling = [], set(), False
+    # Members may take missing values.
+    encode = partial(check_array, dtype=np.float32, ensure_all_finite="allow-nan")
+    weights, temperature = blend.weights_, blend.temperature_
+    for name, model in blend.members_.items():
+        function = partial(response_of, model, classes=classes)
+        if isinstance(model, BaseForest):
+            respond, own_encode, own_columns = model._responder()
+            columns.update(own_columns)
+            if not is_scaling:  # others read float32
+                encode, is_scaling = own_encode, model._scales_features
+            if has_response(model) and _has_classes(model, classes):
+                function = respond
+        functions.append((weights[name], function))
+
+    def response(X):
+        return sharpened(sum(weight * function(X) for weight, function in functions), temperature)
+
+    return response, encode, sorted(columns)
+
+
+def predict_us(model, samples):
+    """Microseconds to predict a row: the least of some batches."""
+    X, seconds = samples.batch(PREDICTED), []
+    for _ in range(samples.n_batches):
+        start = time.perf_counter()
+        response_of(model, X, samples.classes)
+        seconds.append(time.perf_counter() - start)
+    return 1e6 * min(seconds) / PREDICTED
+
+
+def mean_importances(blend):
+    """Weighted mean of the importances of the members of a fitted blend that have them."""
+    total, has_any = np.zeros(blend.n_features_in_), False
+    for name, model in blend.members_.items():
+        # A forest of this package raises an error that says why it has none.
+        default = () if isinstance(model, BaseForest) else (None,)
+        found = getattr(model, "feature_importances_", *default)
+        if np.shape(found) == total.shape:  # their sum is 1, except in other packages
+            total += blend.weights_[name] * (found / (found.sum() or 1))
+            has_any = True
+    if not has_any:
+        raise AttributeError("no member of this blend has feature_importances_")
+    return total / (total.sum() or 1)
+
+
+def _check_equal_codes(models):
+    """Raise ValueError unless all members of a blend give categories the same codes."""
+    first = None
+    for name, model in models.items():
+        if not isinstance(model, BaseForest):
+            raise ValueError(
+                f"the member {name!r}, a {type(model).__name__}, takes no codes of categories; "
+                "a predictor of this blend is not possible"
+            )
+        first = model.forest_.levels if first is None else first
+        if model.forest_.levels != first:
+            raise ValueError(
+                f"the member {name!r} has other categories than those before it; a predictor of "
+                "this blend is not possible"
+            )
+
+
+def has_response(model):
+    """Is the response of the forest of an estimator what a blend averages?"""
+    return isinstance(model, BaseForest) and not model._has_own_link
+
+
+def _has_classes(model, classes):
+    return classes is None or same_classes(model._every_classes, classes)
+
+
+def check_response(response, shape, name, is_proba=False):
+    """Raise ValueError if the response of a member is not what a blend can average."""
+    if response.shape != shape:
+        message = f"an array of shape {response.shape}, expected {shape}"
+    elif not np.isfinite(response).all():
+        message = "values that are not finite"
+    elif is_proba and (response < -1e-6).any():
+        message = "negative probabilities"
+    else:
+        return
+    raise ValueError(f"the member {name!r} predicts {message}")
+
+
+def _mean_by_row(values, weight, row):
+    """Weighted means of values, (n_parts, n_columns), over the parts of each row; NaN if none."""
+    sums = [np.bincount(row, np.where(weight > 0, weight * column, 0.0)) for column in values.T]
+    with np.errstate(invalid="ignore"):
+        return np.stack(sums, axis=1) / np.bincount(row, weight)[:, None]

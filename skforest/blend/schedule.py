@@ -1,0 +1,153 @@
+"""In which order the members of a blend are trained, and how far, where there is a time limit.
+
+The kind of forest that has the largest weight most often comes first, with half of the time, then
+the others from the fastest to the slowest. Each begins with one bag, or some trees. What is left
+of the time goes to those members that have a weight on the rows that all members predict.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..training.blending import greedy_weights
+from ..training.threads import NotInTime, TimeLimit, thread_count
+from .members import OwnMember
+
+# Forests of this package by the name of their class, in the order in which they begin.
+ORDER = "ObliqueBoosting", "ManifoldForest", "CO2Forest", "RandomHingeForest"
+FIRST_SHARE = 0.5  # of the time, in which the first member begins, as far as it gets
+SHARE = 0.15  # of the time that is left, with which a further member begins
+LARGE_SHARE = 0.5  # the same, for members that need more
+LEAST = 0.5  # of the steps of a bag of a hinge forest that begins with all time that is left
+RESERVE = 0.05  # of the time, for weights and for timing predictions
+N_ROUNDS = 10  # of the selection of members that are trained further
+
+
+@contextmanager
+def named(member):
+    """Say in errors which member raised them."""
+    try:
+        yield
+    except NotInTime:
+        raise
+    except Exception as error:
+        error.add_note(f"The member {member.name!r} of the blend raised this.")
+        raise
+
+
+def train_in_time(members, samples, limit, criterion_of):
+    """Train members on the folds until a `TimeLimit`; return those that were, in their order.
+
+    ``criterion_of(samples, members)`` is what the weights maximise. The first member to begin is
+    trained in any case, though not completely.
+    """
+    first, *others = sorted(members, key=_rank)
+    limit = TimeLimit(limit.deadline - RESERVE * limit.seconds)
+    _begin(first, samples, limit.part(FIRST_SHARE, at_least=1))
+    begun = [first]
+    for share, least in ((SHARE, 1.0), (LARGE_SHARE, LEAST)):
+        for member in others:
+            if member not in begun and _begins(member, samples, limit, begun, share, least):
+                begun.append(member)
+    useful, rest = _by_weight(begun, samples, criterion_of)
+    for member in useful:
+        _complete(member, samples, limit, begun)
+    for member in others:
+        if member not in begun and _begins(member, samples, limit, begun, 1.0, LEAST):
+            begun.append(member)
+            rest.insert(0, member)
+    for member in rest:
+        _complete(member, samples, limit, begun)
+    return [member for member in members if member in begun]
+
+
+def _rank(member):
+    name = type(member.estimator).__name__ if isinstance(member, OwnMember) else ""
+    return next((i for i, start in enumerate(ORDER) if name.startswith(start)), len(ORDER))
+
+
+def _begins(member, samples, limit, begun, share, least):
+    """Begin a member within a share of the time that is left; False if there is no time."""
+    own = _time_left(limit, begun).part(share)
+    own.least = least
+    try:
+        if not own.left():
+            raise NotInTime(member.name)
+        _begin(member, samples, own)
+    except NotInTime:
+        return False
+    return True
+
+
+def _begin(member, samples, limit):
+    """Train the first bags or folds of a member; or trees, as many as there is time for."""
+    with named(member):
+        member.begin(samples, limit)
+        if member.unit != "tree":
+            member.extend(min(_at_once(member), member.n_folds), samples, limit)
+            return
+        limit.at_least *= member.n_left_out
+        member.extend(member.n_left_out, samples, limit)
+        _complete(member, samples, limit.part(SHARE) if limit.at_least else limit, ())
+
+
+def _at_once(member):
+    """Number of trees, or bags, that are trained at the same time."""
+    return thread_count(member.estimator.n_jobs) if isinstance(member, OwnMember) else 1
+
+
+def _time_left(limit, begun):
+    """The limit, less the time for the final training of estimators of other packages."""
+    others = (member for member in begun if not isinstance(member, OwnMember))
+    return TimeLimit(limit.deadline - sum(member.final_seconds for member in others))
+
+
+def _complete(member, samples, limit, begun):
+    """Train the trees, bags or folds of a member that are still missing, as time allows."""
+    while member.n_done < member.n_folds:
+        left, own = member.n_folds - member.n_done, _time_left(limit, begun)
+        n = left if member.unit == "tree" else min(left, _at_once(member))
+        own.longest, n_done = member.step_seconds, member.n_done
+        if own.left() <= own.longest:
+            return
+        try:
+            with named(member):
+                member.extend(n, samples, own)
+        except NotInTime:
+            return
+        if member.n_done == n_done:
+            return
+
+
+def _by_weight(members, samples, criterion_of):
+    """Members of positive weight, the largest first, and the others."""
+    if len(members) == 1:
+        return members, []
+    common, responses = common_rows(members, samples)
+    criterion = criterion_of(common, members)
+    parts = [criterion.reduce(response) for response in responses]
+    weights = greedy_weights(criterion, parts, N_ROUNDS)
+    ranked = [members[m] for m in np.argsort(-weights, kind="stable")]
+    n_positive = np.count_nonzero(weights)
+    return ranked[:n_positive], ranked[n_positive:]
+
+
+def common_rows(members, samples):
+    """The samples, compared on the rows that all members predict, and the responses for these."""
+    responses = [member.response(samples) for member in members]
+    mask = ~np.any([np.isnan(response).any(axis=1) for response in responses], axis=0)
+    if not mask.any():  # then some response is not valid, which is an error
+        return samples, responses
+    return samples.restricted(mask), [response[mask] for response in responses]
+
+
+def shortened(members, trained):
+    """Which members a time limit left out or made smaller, in words; "" if there are none."""
+    left_out = [member.name for member in members if member not in trained]
+    done = [f"{', '.join(left_out)} left out of the blend"] if left_out else []
+    for member in trained:
+        if member.n_done < member.n_folds:
+            done.append(f"{member.name} {member.n_done} of {member.n_folds} {member.unit}s")
+        elif member.is_cut:
+            done.append(f"the training of {member.name} was cut short")
+    return "; ".join(done)

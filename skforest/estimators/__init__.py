@@ -1,0 +1,1 @@
+"""Estimators: parameters, their documentation and settings, and which method trains."""

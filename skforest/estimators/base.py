@@ -1,0 +1,497 @@
+"""Base class of all forests: `fit`, prediction in blocks, bootstrap.
+
+`fit` is a straight line: read the table as a `TrainingSet`, resolve every parameter, make the
+`Method` that learns, train its members in parallel, keep the forest. A subclass says what its
+parameters are worth (`_settings`) and which method learns with them (`_method`). `predict` maps
+features and routes blocks of rows through the forest. Only this file imports private names of
+scikit-learn.
+"""
+
+import time
+from abc import abstractmethod
+from copy import copy
+from functools import partial
+from numbers import Integral, Real  # noqa: F401
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import _fit_context, is_classifier
+from sklearn.utils import _safe_indexing as take_rows  # noqa: F401
+from sklearn.utils._param_validation import (  # noqa: F401
+    HasMethods,
+    Interval,
+    RealNotInt,
+    StrOptions,
+    validate_params,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from .._docs import with_texts
+from .._kernels.base.rows import tree_seed
+from .._warnings import warn_caller
+from ..forest import Forest
+from ..forest.statistics import decision_path
+from ..table.feature_map import FeatureMap
+from ..table.frames import FEW_ROWS, FrameReader, as_frame
+from ..table.matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
+from ..table.target_statistics import TargetStatistics
+from ..table.training_set import TrainingSet, check_groups, rescale_weights
+from ..training.method import (
+    FitRequest,
+    Sampling,
+    Task,
+    mean_response,
+    n_members,
+    train_members,
+)
+from ..training.threads import CallbackSupportMixin, FitTasks, TimeLimit, in_blocks, with_callbacks
+from ..training.trials import useful_features
+from .validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
+
+MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
+
+# Fitted attributes to which training adds one entry for each member.
+RECORDS = (
+    "loss_curve_",
+    "validation_scores_",
+    "steepness_curve_",
+    "active_leaves_curve_",
+    "n_active_leaves_",
+    "refine_curve_",
+    "n_iter_",
+    "_trained_rounds",
+)
+
+
+@with_texts()
+class BaseForest(CallbackSupportMixin, TableEstimator):
+    """Base of all estimators; not for direct use.
+
+    A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own
+    to both, and has `_settings` and `_method`.
+    """
+
+    _parameter_constraints: dict = {
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+        "warm_start": ["boolean"],
+        "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
+    }
+    time_limit = None  # of single trees
+    _trains_members = True  # is the model a `Forest` alone, whose members are trained one by one?
+    _has_own_link = False  # does a loss of the user turn responses into predictions?
+    _map_scaling = "minmax"  # how the feature map scales features, if it does
+    _limits_features = None  # `limit` of the feature map
+    _adds_features = False  # do directions add up all features of a part of a grid?
+    # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
+    # suffer from many of them; in joint training, their weights can become small.
+    _compares_indicators = False
+
+    # ----------------------------------------------------------------------------------- fitting
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None):
+        """Train the forest.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Or of shape ``(n_samples, *feature_shape)``. Numbers, categories and missing values,
+            see :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge
+            forests and oblique boosting. Estimators that compare features as they are keep uint8
+            and bool as bytes and convert other numbers to float32; others scale them in float64.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels, or real targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
+            None: all weights are 1.
+
+        {returns_self}
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    def _fit(self, X, y, *, sample_weight, **given):
+        """Train the forest; `given` are further fields of a `FitRequest`."""
+        tasks = self._begin_tasks(X, y, sample_weight)
+        with self._unchanged_on_error():
+            start = time.perf_counter()
+            limit = TimeLimit.of(self.time_limit, start)
+            request = self._request(sample_weight=sample_weight, limit=limit, tasks=tasks, **given)
+            data = self._read_training_set(X, y, request)
+            settings = self._settings(data, request)
+            method = self._method(settings)
+            if members := self._new_members(method, request):
+                trained = train_members(method, data, members, self._seed, request)
+                forest = method.finish(trained, request.previous)
+                self._store(forest, settings, trained.records, members[0])
+                self._finish_fit(method, data)
+            self._training_seconds = time.perf_counter() - start
+            if tasks is not None:
+                tasks.context.call_on_fit_task_end(
+                    estimator=self, **tasks.rows, reconstruction_attributes=dict
+                )
+        return self
+
+    def _request(self, **given):
+        """A `FitRequest` of this estimator."""
+        is_warm_start = self.warm_start and hasattr(self, "forest_")
+        given = {"previous": self.forest_ if is_warm_start else None} | given
+        name = type(self).__name__
+        return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=name, **given)
+
+    def _begin_tasks(self, X, y, sample_weight):
+        """`FitTasks`; None without callbacks."""
+        if not getattr(self, "_skl_callbacks", None):
+            return None
+        # Before attributes may be restored after an error: callbacks are torn down by the context.
+        n_members = getattr(self, "n_bags", self.n_estimators)
+        n_members = n_members if isinstance(n_members, Integral) else None  # "auto" is not known
+        context = self._init_callback_context(max_subtasks=n_members)
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        tasks = FitTasks(self, context, X=X, y=y, metadata=metadata)
+        context.call_on_fit_task_begin(estimator=self, **tasks.rows)
+        return tasks
+
+    def _read_training_set(self, X, y, request):
+        """The rows as a TrainingSet with its target; features, classes and the seed are set."""
+        data = self._training_set(X, y, request)
+        del X, y
+        if request.is_warm_start:
+            return data
+        self._seed = draw_seed(self.random_state)
+        if not len(data.feature_map.source):  # the columns themselves
+            return data
+        of_columns = self._for_squared_errors(data)
+        useful = useful_features(of_columns, self._seed, self._compares_indicators)
+        return data.with_features(useful.X, useful.feature_map)
+
+    @abstractmethod
+    def _settings(self, data, request):
+        """The parameters with every "auto" resolved, a frozen dataclass.
+
+        Checks parameters against the data. Choices by training small forests belong here.
+        """
+
+    @abstractmethod
+    def _method(self, settings):
+        """The `Method` that trains with these settings."""
+
+    def _resolved(self, settings):
+        """Fitted attributes that tell users what settings are, as a dict."""
+        return {}
+
+    def _new_members(self, method, request):
+        """Numbers of the members to train: all, or those that a warm start adds."""
+        name = "n_bags" if method.units[0] == "bag" else "n_estimators"
+        n_wanted = method.n_members
+        n_done = n_members(request.previous) if request.is_warm_start else 0
+        if n_wanted < n_done:
+            raise ValueError(
+                f"{name}={n_wanted} must be larger or equal to the {n_done} "
+                "already trained when warm_start=True"
+            )
+        if n_wanted == n_done:
+            warn_caller(f"Warm-start fitting without increasing {name} does not fit new trees.")
+        return range(n_done, n_wanted)
+
+    def _store(self, forest, settings, records, n_before=0):
+        """Set the fitted attributes; `records` are those of the members behind the first ones."""
+        self.forest_ = forest
+        vars(self).update(self._resolved(settings))
+        for name in RECORDS:
+            before = vars(self).pop(name, [])[:n_before]
+            # Kept for all members or for none: a warm start may train them in another way.
+            if len(before) == n_before and name in records[0]:
+                setattr(self, name, before + [record[name] for record in records])
+
+    def _finish_fit(self, method, data):
+        """Set further fitted attributes once the forest is complete."""
+
+    def _sampling(self, bootstrap=False):
+        """How members draw their rows."""
+        return Sampling(bootstrap, getattr(self, "max_samples", None))
+
+    def _task(self):
+        """What the forest predicts."""
+        names = getattr(self, "feature_names_in_", None)
+        return Task(self._task_metadata, self._criterion, feature_names=names)
+
+    def _merged(self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False):
+        """Validated input as a TrainingSet without a target; `encode` is applied to y.
+
+        `feature_map` is that of an earlier fit; None: it is fitted. `has_new_labels`: y is not in
+        the target statistics of this map.
+        """
+        known_levels = None if feature_map is None else feature_map.levels
+        X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
+        y, weight = encode(y), rescale_weights(weight)
+        return self._merged_rows(X, y, weight, levels, feature_map, has_new_labels)
+
+    def _merged_rows(
+        self, X, y, weight, levels, feature_map=None, has_new_labels=False, is_stream=False
+    ):
+        """As `_merged`, of validated rows; `is_stream`: later rows may be far from these."""
+        is_known = feature_map is not None
+        if not is_known:
+            has_grid = getattr(self, "feature_shape", None) is not None
+            limit = None if is_stream else self._limits_features
+            names = getattr(self, "feature_names_in_", None)
+            excludes = not is_stream and (self._scales_features or self._adds_features)
+            scaling = self._scales_features, self._map_scaling, limit
+            feature_map = FeatureMap.fit(X, weight, levels, *scaling, names, excludes)
+        self._find_float64_columns(X, weight, feature_map.scale, is_known)
+        # Equal rows are merged first, so that means do not depend on the order of the rows.
+        Z, has_missing = feature_map.training_inputs(X)
+        del X
+        data = TrainingSet(Z, y, weight, feature_map)
+        if not is_known and self._leaves_out_text(data, Z):
+            data = TrainingSet(Z, y, weight, feature_map)
+        del Z
+        statistics = None
+        if levels and not has_new_labels:
+            n_classes = self.n_classes_ if is_classifier(self) else None
+            y = self._without_outliers(data.y, data.weight)
+            statistics = TargetStatistics(data.X, y, data.weight, n_classes)
+        if not is_known:
+            feature_map = feature_map.fit_features(
+                data.X, data.weight, has_missing, statistics, not has_grid
+            )
+        features = feature_map.training_features(data.X, has_missing, statistics)
+        return data.with_features(features, feature_map)
+
+    def _training_set(self, X, y, request):
+        """Validated input as a TrainingSet with its target."""
+        previous, is_warm_start = request.previous, request.is_warm_start
+        known_map = previous.feature_map if is_warm_start else None
+        encode = partial(self._encode_target, is_warm_start=is_warm_start)
+        data = self._merged(X, y, request.sample_weight, encode, known_map)
+        if is_warm_start and len(previous.spread):
+            data = data.with_deviation(previous.spread)
+        if request.groups is not None:
+            data = data.with_groups(check_groups(request.groups, len(data.row_of_sample)))
+        return self._set_target(data, is_warm_start)
+
+    def _known_training_set(self, X, y, sample_weight):
+        """A TrainingSet as the fitted trees see it, to train these further."""
+        known_map = self.forest_.feature_map
+        data = self._merged(X, y, sample_weight, self._encode_known_target, known_map)
+        return self._set_target(data, True)
+
+    # -------------------------------------------------------------------------------- predicting
+
+    def _validate_predict(self, X):
+        """Rows to predict, with the feature map not yet applied."""
+        check_is_fitted(self, "forest_")
+        levels = self.forest_.levels
+        given = X = as_frame(self._unfolded(X))
+        table, _ = self._read(X, list(levels), reset=False)
+        if table is None:
+            X = self._validated(X, reset=False)
+        else:
+            X = self._validated(table.matrix(levels), reset=None)
+        if hasattr(self, "feature_names_in_") and X.shape[0] <= FEW_ROWS:
+            # The next frames with such columns are read without validation. `Forest.__getstate__`
+            # leaves the reader out.
+            reader = FrameReader(given, self.feature_names_in_, levels)
+            self.forest_._cached_reader = reader
+        return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
+
+    def _few_features(self, X):
+        """Features of a few rows that are plainly valid, as arrays or as in `fit`; else None.
+
+        For a single row, full validation takes many times as long as the prediction. Everything
+        that is not a sound matrix of numbers is left to full validation.
+        """
+        forest = getattr(self, "forest_", None)
+        if forest is None:
+            return None
+        if hasattr(self, "feature_names_in_"):
+            reader = getattr(forest, "_cached_reader", None)
+            X = None if reader is None else reader.matrix(X)
+        elif not self._is_plain(X) or len(X) > FEW_ROWS:
+            return None
+        elif not X.flags.c_contiguous:
+            X = np.ascontiguousarray(X)
+        return forest.row_map.features(X, True, self._takes_missing)
+
+    def _is_plain(self, X):
+        """Whether X may be a matrix of numbers that needs no full validation, and is no table."""
+        if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.char not in "fdB":
+            return False
+        if len(X) > MAX_COUNT:
+            return False
+        return not (hasattr(self, "feature_names_in_") or self.forest_.levels)
+
+    def _response(self, X):
+        """Response of every row; parallel over blocks of rows where there are many."""
+        return self._routed(X, Forest.response_mapped)
+
+    @property
+    def _routing_forest(self):
+        """The forest that predicts."""
+        return self.forest_
+
+    def _routed(self, X, method):
+        """What a method of the forest returns for the features of the rows.
+
+        A plain matrix of valid numbers needs no full validation, which would take longer than the
+        prediction of few rows, and would copy many of them.
+        """
+        few = self._few_features(X)
+        if few is not None:
+            return method(self._routing_forest, few)
+        if hasattr(self, "forest_") and self._is_plain(X):
+            found = in_blocks(partial(self._plain_block, method), X, BLOCK, self.n_jobs)
+            if found is not None:
+                return found
+        X = self._validate_predict(X)
+        return self._in_blocks(X, partial(method, self._routing_forest))
+
+    def _plain_block(self, method, rows):
+        """What a method of the forest returns for some rows; None if they need full validation."""
+        map_rows = self.forest_.row_map.features
+        features = map_rows(np.ascontiguousarray(rows), True, self._takes_missing)
+        return None if features is None else method(self._routing_forest, features)
+
+    def _responder(self):
+        """Functions of rows to responses and of tables to rows; columns that need float64."""
+        check_is_fitted(self, "forest_")
+        forest = self._routing_forest
+        features, respond = forest.row_map.features, forest.response_mapped
+
+        def response(X):
+            if len(X) <= BLOCK:
+                return respond(features(X, False))
+            blocks = (X[start : start + BLOCK] for start in range(0, len(X), BLOCK))
+            return np.concatenate([respond(features(block, False)) for block in blocks])
+
+        response(np.zeros((1, self.n_features_in_), np.float32))  # makes what routing needs
+        # Estimators of earlier versions have no list of columns.
+        return response, copy(self)._validate_predict, getattr(self, "_float64_columns", [])
+
+    def _in_blocks(self, X, predict):
+        """``predict(features)`` for blocks of validated rows, of which features are made."""
+        map_coded, map_csr = self.forest_.map_coded, self.forest_.feature_map.inputs
+        reads_csr = sparse.issparse(X) and _reads_csr(self.forest_)
+
+        def function(block):
+            if reads_csr:
+                return predict(map_csr(canonical_csr(block)))
+            return predict(map_coded(dense(block)))
+
+        is_unpacked = sparse.issparse(X) and not reads_csr
+        most = max(1, min(BLOCK, DENSE_BLOCK // X.shape[1])) if is_unpacked else BLOCK
+        return in_blocks(function, X, most, self.n_jobs)
+
+    def apply(self, X):
+        """Leaf that every row reaches in every tree.
+
+        {takes_rows}
+
+        {returns_leaves}
+        """
+        return self._routed(X, Forest.apply_mapped)
+
+    def decision_path(self, X):
+        """Nodes that every row passes.
+
+        {takes_rows}
+
+        {returns_path}
+        n_nodes_ptr : ndarray of shape (n_estimators + 1,)
+            Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
+        """
+        leaves = self.apply(X)
+        return decision_path(self.forest_, leaves)
+
+    @property
+    def feature_importances_(self):
+        """Importances of the features, an array of shape ``(n_features_in_,)``.
+
+        Not negative, with sum 1, or all 0 if no tree has a split. Their kind is `importance_type`
+        if the estimator has it; see `Forest.feature_importances`.
+        """
+        check_is_fitted(self, "forest_")
+        found = self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
+        return self.forest_.feature_map.per_input(found)
+
+    def __getstate__(self):
+        """The attributes without the time of training: equal models have equal pickles."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_training_seconds"}
+
+    def _model_html(self):
+        if not hasattr(self, "forest_"):
+            return ""
+        seconds = getattr(self, "_training_seconds", None)  # of this process
+        return summary_html(self.forest_, seconds)
+
+
+class BootstrapMixin:
+    """Bootstrap samples and out-of-bag scores; before `BaseForest` in the list of bases."""
+
+    _parameter_constraints: dict = {
+        "bootstrap": ["boolean"],
+        "max_samples": [
+            None,
+            Interval(RealNotInt, 0.0, 1.0, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
+        ],
+        "oob_score": ["boolean"],
+    }
+
+    def _validate_fit(self, X, y, sample_weight, known_levels=None):
+        for name, is_default in (
+            ("oob_score", not self.oob_score),
+            ("max_samples", self.max_samples is None),
+        ):
+            if not is_default and not self.bootstrap:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} needs bootstrap=True; without a bootstrap "
+                    "every tree is trained on all rows"
+                )
+        return super()._validate_fit(X, y, sample_weight, known_levels)
+
+    def _sampling(self, bootstrap=None):
+        """Members draw bootstrap samples, or all rows; "auto": as fitted."""
+        if bootstrap is None:
+            bootstrap = self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
+        return super()._sampling(bootstrap)
+
+    def _finish_fit(self, method, data):
+        super()._finish_fit(method, data)
+        if self.oob_score:
+            self._set_oob(method.sampling, data)
+
+    def _set_oob(self, sampling, data):
+        """Predict every row with the members that did not draw it; set the oob attributes."""
+
+        def did_not_draw(number):
+            return sampling.drawn(data, tree_seed(self._seed, number)) == 0
+
+        response, n_trees = mean_response(self.forest_, data, did_not_draw)
+        known = n_trees > 0
+        if not known.any():
+            raise ValueError(
+                f"oob_score=True: each of the {n_members(self.forest_)} trees drew all "
+                f"{len(data)} distinct rows, so none is left to score; train more trees or lower "
+                "max_samples"
+            )
+        if not known.all():
+            warn_caller(
+                "Some inputs do not have OOB scores. This probably means too few trees were used "
+                "to compute any reliable OOB estimates."
+            )
+        of_samples = data.of_samples(response)
+        self._set_oob_attributes(of_samples, response[known], data, known)
+
+
+def _reads_csr(forest):
+    """Whether a forest is routed faster over entries of sparse rows than over dense blocks."""
+    has_many_terms = len(forest.sparse_feature) > MANY_TERMS * (len(forest.sparse_start) - 1)
+    has_others = len(forest.dense) or len(forest.box_corner)
+    return has_many_terms and forest.feature_map.keeps_zeros and not has_others

@@ -1,0 +1,454 @@
+"""Oblique boosting: gradient boosting of trees over single features and sparse mixtures of them.
+
+In every round, a tree is fitted to the gradients of the loss at the current predictions (Friedman
+2001), with second derivatives (Chen and Guestrin 2016) and histograms of binned columns (Ke et al.
+2017). Its splits compare single features, or sparse oblique directions of a few features, which
+are drawn anew for every tree.
+"""
+
+import numpy as np
+from sklearn.metrics import d2_pinball_score
+from sklearn.utils.metaestimators import available_if
+
+from .._docs import CLASS_WEIGHT, described, with_texts
+from ..training.losses import (
+    BoostedLogLoss,
+    Quantiles,
+    SquaredError,
+    loss_names,
+    make_loss,
+)
+from ..training.user_losses import Loss, UserLoss
+from .base import Interval, Real, StrOptions
+from .boosting_base import ObliqueBoosting
+from .targets import ForestClassifierMixin, ForestRegressorMixin
+from .validation import store_parameters
+
+PARAMETERS = """
+n_estimators : int
+    Largest number of rounds, at least 1. A round adds a tree to every bag; a linear start is the
+    first one. With `early_stopping`, bags have as many rounds as are best on held-out rows; a
+    single bag is then trained again on all rows, with more rounds in proportion to its rows.
+learning_rate : "auto" or float
+    Factor of the values of the leaves, more than 0. "auto": 0.1.
+max_depth : "auto", int or None
+    Largest depth of a leaf, up to 30; the root has depth 0. None: 30. "auto": None with
+    `max_leaf_nodes`; from 8000 rows on, with early stopping, that of 4, 6 and 8 with which small
+    models have the lowest loss on held-out rows; otherwise 4.
+max_leaf_nodes : int or None
+    Largest number of leaves of a tree, at least 2. Trees then grow best first: the leaf whose
+    split has the largest gain is split next, in the limits of `max_depth`. None: no limit, and
+    trees grow level by level.
+min_samples_leaf : "auto" or int
+    Smallest number of distinct rows of a leaf, at least 1. "auto": a fiftieth of the rows, but at
+    most 15.
+l2_regularization : float
+    Added to the sum of the second derivatives of a leaf, by which that of the gradients is
+    divided. Not negative. Weights of rows are in units of their median.
+n_directions : "auto" or int
+    Number of oblique directions that are drawn for a tree; its splits are the best ones among
+    these and the single features. 0: single features only. "auto": 64, fewer from 20000 rows on,
+    and 16 from 80000 rows on.
+max_nonzeros : int
+    Largest number of features of an oblique direction, 2 to 8; the smallest is 2. Half of the
+    time, features are drawn uniformly, otherwise in proportion to their gains so far. Of no effect
+    with `feature_shape`.
+feature_shape : int, tuple of int or None
+    Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal,
+    ``(28, 28)`` for an image; at most 8 axes. Must multiply to the number of features. X may also
+    be given as ``(n_samples, *feature_shape)``. Directions are then sums over boxes of
+    neighbouring features, or differences of two such sums [6]_, and all features are scaled alike.
+    Not with `monotonic_cst` and `interaction_cst`. None: the features have no order.
+subsample : float
+    Fraction of the rows that a tree is grown on, in (0, 1]; they are drawn without replacement.
+max_features : float
+    Fraction of the features among which a tree chooses its splits of single features, in (0, 1];
+    they are drawn for each tree. Directions may use all features.
+max_bins : int
+    Number of bins of a feature, 2 to 255. Directions have at most 64.
+monotonic_cst : array-like of int of shape (n_features,), dict or None
+    Constraint of each column of X, or of the columns with the names in the dict; only for one
+    output or two classes. 1: the prediction, or the probability of the second class, does not
+    decrease with the column, -1: it does not increase, 0: no constraint. In directions, columns
+    with a constraint have weights of these signs.
+interaction_cst : {"pairwise", "no_interactions"}, list of sets of int or str, or None
+    Groups of columns of X, by number or name, that may interact: all splits above a leaf are
+    within one group. "pairwise": all pairs of columns. "no_interactions": every column alone.
+    Columns in no set form a group. None: all may interact.
+linear_leaves : "auto" or bool
+    Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
+    constants. "auto": in regression with the squared error, if small models have the lower loss on
+    held-out rows then. Otherwise, and with sparse X, `monotonic_cst`, fewer than 100 rows, or
+    without early stopping, constants.
+linear_start : "auto", float or None
+    Whether training starts from a linear function of all features [5]_, which is the first tree of
+    each bag, of a single leaf. A number more than 0: its L2 penalty, for features of standard
+    deviation 1. The learning rate, `subsample` and `max_features` do not apply to it. None:
+    training starts from a constant. "auto": where `linear_leaves` are compared, with at most 500
+    features, that of 100, 1 and None with the lowest loss on held-out rows; otherwise None.
+n_bags : "auto" or int
+    Number of models that are trained independently and averaged. With early stopping, each of
+    several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
+early_stopping : "auto" or bool
+    Whether the number of rounds is determined on held-out rows, or on `X_val` of `fit`. A single
+    bag that has held out rows is then trained again on all rows, and its best number of rounds is
+    multiplied by the number of rows over the number of rows that were not held out. "auto": True
+    with at least 20 distinct rows, and with `X_val`.
+validation_fraction : float
+    Fraction of the distinct rows that a single bag holds out, in (0, 1). Each of several bags
+    holds out the fraction 1 / `n_bags`.
+n_iter_no_change : int
+    Training ends after this many rounds without a lower loss on the held-out rows. At least 1.
+    Each of several bags keeps 1.5 times its best number of rounds, because their mean overfits
+    later, and ends after half that number of rounds without a lower loss if that is more.
+verbose : int
+    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or rounds
+    where there is only one bag. More than 1, without tqdm: a line for each of them.
+warm_start : bool
+    Whether to keep the bags of the last fit, on the same rows. With a larger `n_bags`, new ones
+    are added; with a larger `n_estimators`, rounds are added to all bags, see
+    :ref:`boosting_warm_start`.
+"""
+
+CLASSIFIER_PARAMETERS = PARAMETERS.rstrip() + CLASS_WEIGHT
+
+REGRESSOR_PARAMETERS = (
+    PARAMETERS
+    + """
+loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"}
+    What is minimised, in units of the standard deviation of each output; that of a robust
+    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are
+    stopped early by the absolute error. "quantile": for the quantile given; with early stopping,
+    predictions are then shifted by the quantile of the residuals of held-out rows, unless that
+    increases their loss. "poisson": for counts, 0 or more. "gamma": for positive targets.
+    "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
+    the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
+    is that of the targets. Or an instance of `Loss`, a loss of your own.
+quantile : float or array-like of float of shape (n_quantiles,)
+    Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
+    order, and y must have one output. Predictions are sorted, so that they do not cross [7]_. Only
+    for loss="quantile".
+power : float
+    Power of the mean to which the variance is proportional, in (1, 2). Only for loss="tweedie".
+"""
+)
+
+ATTRIBUTES = """
+learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
+    Resolved values of these parameters.
+max_depth_ : int or None
+    Resolved value of this parameter.
+linear_leaves_, early_stopping_ : bool
+    Resolved values of these parameters.
+linear_start_ : float or None
+    Resolved value of this parameter.
+loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
+    One entry per bag: mean loss of its training rows before the first round and after each. Of a
+    bag that is trained again, it is that of the second training.
+    In regression, targets are in the units of `loss`, or of their mean for
+    "poisson", "gamma" and "tweedie"; the squared error is halved. A `skforest.Loss` has the units
+    of y.
+validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
+    One entry per bag: minus the mean loss of its held-out rows before the first round and after
+    each, rounds after the best included. Of shape (0,) without early stopping.
+n_iter_ : list of int
+    Number of rounds of each bag.
+feature_importances_ : ndarray of shape (n_features_in_,), float64
+    Not negative, with sum 1: decrease of the loss in all splits, times the absolute weight of the
+    feature and, unless it is in a box, its standard deviation. Features share the decrease of the
+    loss by the linear start in proportion to the variances of its terms. For "absolute_error" and
+    "quantile", splits separate signs of residuals, and their decrease stays large in late trees
+    that fit noise: prefer permutation importances.
+"""
+
+NOTES = """
+With several classes or outputs, one tree has the values of all of them. If there are more than
+five, splits are searched with random projections of the gradients [3]_.
+
+{outliers}
+
+{weighted_rows}
+"""
+
+REFERENCES = """
+.. [1] J. H. Friedman, "Greedy Function Approximation: A Gradient Boosting Machine", Annals of
+   Statistics 29, 2001.
+.. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe,
+   J. Yim, R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer
+   Forests", JMLR 21, 2020.
+.. [3] L. Iosipoi, A. Vakhrushev, "SketchBoost: Fast Gradient Boosted Decision Tree for Multioutput
+   Problems", NeurIPS 2022.
+.. [4] Y. Shi, J. Li, Z. Li, "Gradient Boosting with Piece-Wise Linear Regression Trees", IJCAI
+   2019.
+.. [5] H. Zhang, D. Nettleton, Z. Zhu, "Regression-Enhanced Random Forests", arXiv:1904.10416,
+   2019.
+.. [6] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing
+   the Gap on Neural Networks", 2019.
+"""
+
+REGRESSOR_REFERENCES = (
+    REFERENCES.rstrip()
+    + """
+.. [7] V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and Probability Curves Without
+   Crossing", Econometrica 78, 2010.
+"""
+)
+
+
+def has_one_output(classifier):
+    """Has a classifier one output, or is it not yet fitted?"""
+    return not isinstance(getattr(classifier, "classes_", None), list)
+
+
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
+    """Classify with gradient boosting over single features and sparse mixtures of them.
+
+    Trees are added that lower the log loss [1]_; their splits compare single features, or random
+    mixtures of a few features [2]_, which are drawn for every tree. Several such models, each of
+    which is stopped early on another part of the rows, are averaged.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    ObliqueBoostingRegressor : The same for real targets.
+    sklearn.ensemble.HistGradientBoostingClassifier : Single features.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import ObliqueBoostingClassifier
+    {digits}
+    >>> model = ObliqueBoostingClassifier(200, n_bags=1, random_state=0).fit(X_train, y_train)
+    >>> bool(model.score(X_test, y_test) > 0.95)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "class_weight": [StrOptions({"balanced"}), dict, list, None],
+    }
+
+    def __init__(
+        self,
+        n_estimators=1000,
+        *,
+        learning_rate="auto",
+        max_depth="auto",
+        max_leaf_nodes=None,
+        min_samples_leaf="auto",
+        l2_regularization=3.0,
+        n_directions="auto",
+        max_nonzeros=4,
+        feature_shape=None,
+        subsample=0.8,
+        max_features=1.0,
+        max_bins=255,
+        monotonic_cst=None,
+        interaction_cst=None,
+        linear_leaves="auto",
+        linear_start="auto",
+        n_bags="auto",
+        early_stopping="auto",
+        validation_fraction=0.2,
+        n_iter_no_change=50,
+        class_weight=None,
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+    def _make_loss(self):
+        if self._has_several_outputs:
+            return SquaredError(sum(self.n_classes_))
+        return BoostedLogLoss(self.n_classes_)
+
+    def _target_units(self, data, target, is_warm_start):
+        baseline = self.forest_.baseline if is_warm_start else None
+        return self._make_loss().target_units(target, data.weight, baseline)
+
+    @available_if(has_one_output)
+    @with_texts()
+    def decision_function(self, X):
+        """Logarithms of the odds of two classes, or of the probabilities of more; of one output.
+
+        {takes_rows}
+
+        Returns
+        -------
+        decision : ndarray of shape (n_samples,) or (n_samples, n_classes), float64
+            With two classes, the logarithm of the probability of the second one over that of the
+            first; otherwise what `predict_log_proba` returns.
+        """
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if self.n_classes_ == 2 else log_proba
+
+    def staged_predict_proba(self, X):
+        """Class probabilities after each round, as an iterator.
+
+        {takes_rows}
+
+        Yields
+        ------
+        proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
+            By the trees that `staged_predict` uses; the last one is what `predict_proba` returns.
+        """
+        return map(self._probabilities_of, self._staged_response(X))
+
+
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REGRESSOR_REFERENCES)
+class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
+    """Predict real targets with gradient boosting over features and sparse mixtures of them.
+
+    As `ObliqueBoostingClassifier`, with a choice of losses.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    ObliqueBoostingClassifier : The same for labels.
+    sklearn.ensemble.HistGradientBoostingRegressor : Single features.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import ObliqueBoostingRegressor
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
+    >>> model = ObliqueBoostingRegressor(n_bags=1, random_state=0).fit(X[:400], y[:400])
+    >>> bool(model.score(X[400:], y[400:]) > 0.85)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "loss": [StrOptions(loss_names("boosting")), Loss],
+        "delta": [Interval(Real, 0.0, None, closed="neither")],
+        "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
+        "power": [Interval(Real, 1.0, 2.0, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_estimators=1000,
+        *,
+        loss="squared_error",
+        delta=1.35,
+        quantile=0.5,
+        power=1.5,
+        learning_rate="auto",
+        max_depth="auto",
+        max_leaf_nodes=None,
+        min_samples_leaf="auto",
+        l2_regularization=3.0,
+        n_directions="auto",
+        max_nonzeros=4,
+        feature_shape=None,
+        subsample=0.8,
+        max_features=1.0,
+        max_bins=255,
+        monotonic_cst=None,
+        interaction_cst=None,
+        linear_leaves="auto",
+        linear_start="auto",
+        n_bags="auto",
+        early_stopping="auto",
+        validation_fraction=0.2,
+        n_iter_no_change=50,
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+    @property
+    def _has_several_quantiles(self):
+        return self.loss == "quantile" and not isinstance(self.quantile, Real)
+
+    @property
+    def _fitted_quantiles(self):
+        """Levels of the columns of predictions; None unless there are several quantiles."""
+        return vars(self).get("_quantiles")
+
+    @property
+    def _task_metadata(self):
+        return {"task": "regression", "n_outputs": self._make_loss().n_outputs}
+
+    def _encode_target(self, y, is_warm_start):
+        y = super()._encode_target(y, is_warm_start)
+        self._check_levels(y)
+        # Predictions do not depend on parameters that are set after the fit.
+        has_several = self._has_several_quantiles
+        self._quantiles = np.asarray(self.quantile).tolist() if has_several else None
+        loss = self._make_loss()
+        if is_warm_start and (loss.link, loss.n_outputs) != (
+            self.forest_.link,
+            self.forest_.n_outputs,
+        ):
+            raise ValueError(
+                f"loss={self.loss!r} does not fit the trees that warm_start=True keeps; fit a new "
+                "estimator, or take the loss and the number of quantiles of the first fit"
+            )
+        return y
+
+    def _check_levels(self, y):
+        """Raise ValueError if several quantiles are not valid, or y has several outputs."""
+        if self._has_several_quantiles:
+            levels = np.asarray(self.quantile)
+            is_valid = levels.ndim == 1 and levels.size and levels.dtype.kind in "fiu"
+            if not (is_valid and ((levels > 0) & (levels < 1)).all()):
+                raise ValueError(f"quantile={self.quantile!r} must have numbers in (0, 1)")
+            if y.shape[1] > 1:
+                raise ValueError(
+                    f"quantile={self.quantile!r} takes one output, y has {y.shape[1]}; pass one "
+                    "quantile, or fit an estimator for each output"
+                )
+
+    def _make_loss(self):
+        if self._has_several_quantiles:
+            return Quantiles(self.quantile)
+        if isinstance(self.loss, Loss):
+            return UserLoss(self.loss, self.n_outputs_)
+        return make_loss(self.loss, self.n_outputs_, self)
+
+    def score(self, X, y, sample_weight=None):
+        """R^2 of `predict`, or with several quantiles the mean of their D^2.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            At most 1. With several quantiles, the mean over quantiles of scikit-learn's
+            `d2_pinball_score`, which is 0 for the empirical quantile of y.
+        """
+        levels = self._fitted_quantiles
+        if levels is None:
+            return super().score(X, y, sample_weight)
+        predicted = self.predict(X).T
+        scores = [
+            d2_pinball_score(y, column, sample_weight=sample_weight, alpha=level)
+            for column, level in zip(predicted, levels)
+        ]
+        return float(np.mean(scores))
+
+    def _prediction_of(self, response):
+        levels = self._fitted_quantiles
+        if levels is not None:
+            rearranged = np.empty_like(response)
+            rearranged[:, np.argsort(levels, kind="stable")] = np.sort(response, axis=1)
+            return rearranged
+        return super()._prediction_of(response)

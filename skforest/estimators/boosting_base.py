@@ -1,0 +1,379 @@
+"""What estimators of oblique boosting share: rows for early stopping, settings, warm starts."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import is_classifier
+
+from .._docs import with_texts
+from .._warnings import warn_caller
+from ..forest.statistics import staged_responses
+from ..table.feature_grid import FeatureGrid
+from ..table.training_set import check_sample_weight, rescale_weights
+from ..training.boosting import BoostingMethod, BoostingSettings, Continuation, known_rounds
+from ..training.boosting_trials import best_depth, with_best_linear
+from ..training.constraints import read_groups, read_monotonic
+from ..training.method import n_members
+from ..training.threads import with_callbacks
+from .base import BaseForest, Integral, Interval, Real, StrOptions, _fit_context
+from .validation import check_unchanged, errors_about
+
+MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
+MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
+LARGE = 20_000  # rows from which on n_bags="auto" is 1
+# Parameters that a warm start must not change.
+FIXED = (
+    "loss delta quantile power monotonic_cst interaction_cst linear_leaves linear_start "
+    "early_stopping validation_fraction n_iter_no_change"
+).split()
+
+
+@with_texts()
+class ObliqueBoosting(BaseForest):
+    """Parameters and training shared by classifier and regressor; not for direct use."""
+
+    _criterion = "squared_error"
+    _scales_features = True
+    _limits_features = "usual"
+
+    _parameter_constraints: dict = {
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
+        "max_depth": [StrOptions({"auto"}), Interval(Integral, 1, 30, closed="both"), None],
+        "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "min_samples_leaf": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "l2_regularization": [Interval(Real, 0.0, None, closed="left")],
+        "n_directions": [StrOptions({"auto"}), Interval(Integral, 0, 2**16, closed="both")],
+        "max_nonzeros": [Interval(Integral, 2, 8, closed="both")],
+        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
+        "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
+        "max_bins": [Interval(Integral, 2, 255, closed="both")],
+        "monotonic_cst": ["array-like", dict, None],
+        "interaction_cst": [StrOptions({"pairwise", "no_interactions"}), list, tuple, None],
+        "linear_leaves": [StrOptions({"auto"}), "boolean"],
+        "linear_start": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither"), None],
+        "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "early_stopping": [StrOptions({"auto"}), "boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        *,
+        X_val=None,
+        y_val=None,
+        sample_weight_val=None,
+    ):
+        """Train the forest.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
+            Sparse X only without linear leaves and start. Its bins take a byte for each row and
+            column.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels, or real targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
+            None: all weights are 1.
+        groups : array-like of shape (n_samples,), default=None
+            Groups of rows that early stopping holds out together, such as all rows of a patient;
+            at least 2. None: every row is held out by itself.
+        X_val : {array-like, sparse matrix, dataframe} of shape (n_val, n_features), default=None
+            Rows for early stopping, in place of held-out ones; all bags then train on all rows of
+            X, and none is trained again. With the columns of X.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Targets of `X_val`; no labels but those in y.
+        sample_weight_val : array-like of shape (n_val,), default=None
+            Weights of `X_val`, as `sample_weight`; they are not multiplied by `class_weight`.
+
+        {returns_self}
+        """
+        validation = self._check_validation(X_val, y_val, sample_weight_val)
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups, validation=validation)
+
+    def _check_validation(self, X_val, y_val, sample_weight_val):
+        """The rows for early stopping as a `FitRequest` has them; None without any."""
+        if X_val is None and y_val is None and sample_weight_val is None:
+            return None
+        for name, value in (("X_val", X_val), ("y_val", y_val)):
+            if value is None:
+                raise ValueError(f"{name}=None: X_val and y_val must be passed together")
+        if not self.early_stopping:
+            raise ValueError(
+                f"early_stopping={self.early_stopping!r} takes no X_val and y_val: set it to "
+                '"auto" or True'
+            )
+        return X_val, y_val, sample_weight_val
+
+    @property
+    def _map_scaling(self):
+        return "minmax" if self._grid is None else "common"  # boxes add up features
+
+    @property
+    def _needs_dense(self):
+        if self.feature_shape is not None:
+            return f"feature_shape={self.feature_shape!r}"
+        linear = self._linear_parameters().items()
+        return next((f"{name}={value!r}" for name, value in linear if value), None)
+
+    def _linear_parameters(self):
+        """The parameters `linear_leaves` and `linear_start`, where they are not "auto"."""
+        values = {"linear_leaves": self.linear_leaves, "linear_start": self.linear_start}
+        return {name: value for name, value in values.items() if not isinstance(value, str)}
+
+    @property
+    def _grid(self):
+        """The FeatureGrid of the boxes; None without `feature_shape`."""
+        shape = self.feature_shape
+        return None if shape is None else FeatureGrid(shape, self.n_features_in_)
+
+    # ------------------------------------------------------------------------------- training set
+
+    def _read_training_set(self, X, y, request):
+        data = super()._read_training_set(X, y, request)
+        if request.validation is None:
+            return data
+        return data.with_validation(self._read_validation(data, request))
+
+    def _read_validation(self, data, request):
+        """The rows of `X_val` as a TrainingSet with its target, in the units of that of X."""
+        X, y, weight = request.validation
+        with errors_about("X_val, y_val"):
+            X, y, _, levels = self._validate_fit(X, y, None, data.feature_map.levels)
+        weight = check_sample_weight(weight, X.shape[0], "sample_weight_val")
+        y, weight = self._encode_known_target(y, "y_val"), rescale_weights(weight)
+        with errors_about("X_val"):
+            rows = self._merged_rows(X, y, weight, levels, data.feature_map, has_new_labels=True)
+        if sparse.issparse(data.X) != sparse.issparse(rows.X):
+            raise TypeError("X_val must be sparse where X is, and only there")
+        loss, y = self._make_loss(), self._numeric_target(rows.y)
+        with errors_about("y_val"):
+            loss.check_target(y, rows.weight)
+            return rows.with_target(loss.scale_target(y, data.units), data.units)
+
+    # ----------------------------------------------------------------------------------- settings
+
+    def _settings(self, data, request):
+        settings = self._without_trials(data, request)
+        if request.is_warm_start:
+            settings = self._continued(settings, data, request.previous)
+        settings = self._with_depth(settings, data, request)
+        return settings if request.is_warm_start else self._with_linear(settings, data, request)
+
+    def _without_trials(self, data, request):
+        """The settings without those that small models are trained for."""
+        n_rows = int(np.count_nonzero(data.weight))
+        auto = {
+            "learning_rate": 0.1,
+            "min_samples_leaf": min(max(1, n_rows // 50), 15),
+            "n_directions": min(64, max(16, 64 * LARGE // max(n_rows, 1))),
+            "n_bags": 1 if n_rows >= LARGE else 5,
+            "early_stopping": n_rows >= MIN_ROWS or request.validation is not None,
+        }
+        values = {name: getattr(self, name) for name in auto}
+        resolved = {
+            name: auto[name] if isinstance(value, str) else value for name, value in values.items()
+        }
+        held_out = None
+        if resolved["early_stopping"]:
+            of_X = "rows" if request.groups is None else "groups"
+            held_out = of_X if request.validation is None else "X_val"
+        if held_out in ("groups", "rows") and data.n_groups < 2 <= len(data):
+            raise ValueError(
+                "groups must have at least 2 groups with rows of positive weight, or pass "
+                "early_stopping=False"
+            )
+        self._check_grid()
+        return BoostingSettings(
+            loss=self._make_loss(),
+            n_rounds=int(self.n_estimators),
+            n_bags=int(resolved["n_bags"]),
+            learning_rate=float(resolved["learning_rate"]),
+            max_depth=None,
+            max_leaf_nodes=int(self.max_leaf_nodes or 0),
+            min_samples_leaf=int(resolved["min_samples_leaf"]),
+            l2=max(float(self.l2_regularization), MIN_L2),
+            subsample=float(self.subsample),
+            max_features=float(self.max_features),
+            n_directions=int(resolved["n_directions"]),
+            max_terms=int(self.max_nonzeros),
+            max_bins=int(self.max_bins),
+            feature_shape=None if self._grid is None else self._grid.shape,
+            monotonic=self._monotonic_features(data),
+            interacting=read_groups(self.interaction_cst, self._column_names),
+            held_out=held_out,
+            validation_fraction=float(self.validation_fraction),
+            n_iter_no_change=int(self.n_iter_no_change),
+            keeps_rounds=self.warm_start,
+        )
+
+    def _check_grid(self):
+        """Raise ValueError if there are constraints of columns, which boxes do not obey."""
+        if self._grid is None:
+            return
+        for name in ("monotonic_cst", "interaction_cst"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"feature_shape={self.feature_shape!r} is not possible with {name}: the boxes "
+                    "of the grid mix columns"
+                )
+
+    @property
+    def _column_names(self):
+        """Names of the columns of X, or numbers where they have none, as a list."""
+        return getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+
+    def _monotonic_features(self, data):
+        """Constraints of the features that are made of the columns of X; None without any."""
+        if self.monotonic_cst is None:
+            return None
+        levels = data.feature_map.levels
+        signs = read_monotonic(self.monotonic_cst, self._column_names, levels)
+        if len(self._make_loss().start(data.baseline)) > 1:
+            raise ValueError(
+                f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
+            )
+        return data.feature_map.per_feature(signs).astype(np.int8) if signs.any() else None
+
+    def _with_depth(self, settings, data, request):
+        """The settings with `max_depth`; "auto": as for the first trees, or by a trial."""
+        if not isinstance(self.max_depth, str):
+            depth = None if self.max_depth is None else int(self.max_depth)
+            return replace(settings, max_depth=depth)
+        if settings.max_leaf_nodes:
+            return settings
+        depth = self.max_depth_ if request.is_warm_start else None
+        if depth is None:
+            depth = best_depth(data, settings, self._seed, request.limit)
+        return replace(settings, max_depth=depth)
+
+    def _with_linear(self, settings, data, request):
+        """The settings with `linear_leaves` and `linear_start`; "auto": by trials."""
+        parameters, loss = self._linear_parameters(), settings.loss
+        leaves, start = (parameters.get(name) for name in ("linear_leaves", "linear_start"))
+        if isinstance(start, bool):
+            raise TypeError(
+                f'linear_start={self.linear_start!r} must be "auto", a number above 0, or None'
+            )
+        is_monotonic = settings.monotonic is not None
+        for name, value in parameters.items():
+            if value and (loss.renews_leaves or is_monotonic):
+                reason = f"loss={self.loss!r}" if loss.renews_leaves else "monotonic_cst"
+                raise ValueError(f"{name}={value!r} is not possible with {reason}")
+        start = None if start is None else float(start)
+        settings = replace(settings, linear_leaves=bool(leaves), linear_start=start)
+        if is_classifier(self) or not loss.is_quadratic or not settings.early_stopping:
+            return settings
+        if is_monotonic or sparse.issparse(data.X):
+            return settings
+        tries = [isinstance(value, str) for value in (self.linear_leaves, self.linear_start)]
+        return with_best_linear(data, settings, self._seed, request.limit, *tries)
+
+    # --------------------------------------------------------------------------------- warm starts
+
+    def _continued(self, settings, data, forest):
+        """The settings of a warm start, which adds rounds to the bags of the last fit, or bags."""
+        last = Continuation(**self._last_fit)
+        check_unchanged(last.fixed, self._fixed(settings))
+        self._check_grid_of_forest(settings, forest)
+        is_linear = self.linear_leaves_ or self.linear_start_ is not None
+        if is_linear and sparse.issparse(data.X):
+            raise TypeError(
+                "Sparse data was passed for X, but dense data is required by the linear functions "
+                "that warm_start=True continues with; pass X.toarray()"
+            )
+        rows = "X_val" if settings.held_out == "X_val" else "no X_val"
+        reasons = (
+            f"early_stopping={self.early_stopping!r}, {rows} and "
+            f"{np.count_nonzero(data.weight)} distinct rows"
+        )
+        return replace(
+            settings,
+            linear_leaves=self.linear_leaves_,
+            linear_start=self.linear_start_,
+            adds_rounds=last.adds_rounds(settings, len(forest.bag_start) - 1, reasons),
+        )
+
+    def _fixed(self, settings):
+        """What a warm start must not change, as a dict."""
+        fixed = {name: getattr(self, name, None) for name in FIXED}
+        fixed["feature_shape"] = settings.feature_shape
+        for name in ("X_val", "groups"):  # do they determine the rows that are held out?
+            fixed[name] = "rows" if settings.held_out == name else None
+        return fixed
+
+    def _check_grid_of_forest(self, settings, forest):
+        """Raise ValueError if a warm start has other directions than the fitted forest."""
+        has_grid = settings.feature_shape is not None
+        shape = settings.feature_shape if has_grid else forest.feature_shape
+        n_others = len(forest.sparse_feature) if has_grid else len(forest.box_corner)
+        if n_others or shape != forest.feature_shape:
+            raise ValueError(
+                f"feature_shape={self.feature_shape!r}, but warm_start=True continues a fit with "
+                f"another one: the forest has {len(forest.box_corner)} boxes in an array of the "
+                f"shape {forest.feature_shape}"
+            )
+
+    def _new_members(self, method, request):
+        if method.settings.adds_rounds:
+            return range(method.n_members)
+        if request.is_warm_start and method.n_members == n_members(request.previous):
+            warn_caller(
+                "Warm-start fitting without increasing n_estimators or n_bags does not fit new "
+                "trees."
+            )
+            return range(0)
+        return super()._new_members(method, request)
+
+    # ------------------------------------------------------------------------------------- method
+
+    def _method(self, settings):
+        known = {}
+        if settings.adds_rounds:
+            ends = zip(self.forest_.bag_start[:-1], self.forest_.bag_start[1:])
+            bags = [self.forest_[first:last] for first, last in ends]
+            recorded = vars(self).get("_trained_rounds")  # not where warm_start was False
+            known = known_rounds(self._seed, bags, recorded, self.n_iter_)
+        return BoostingMethod(settings, self._task(), seed=self._seed, known=known)
+
+    def _resolved(self, settings):
+        names = "learning_rate min_samples_leaf n_directions n_bags max_depth early_stopping"
+        names += " linear_leaves linear_start"
+        return {f"{name}_": getattr(settings, name) for name in names.split()}
+
+    def _store(self, forest, settings, records, n_before=0):
+        super()._store(forest, settings, records, n_before)
+        # Bags that are added hold out other rows than the first ones.
+        n_folds = self._last_fit["n_folds"] if n_before else settings.n_folds
+        fixed = self._fixed(settings) if self.warm_start else {}
+        self._last_fit = vars(Continuation(settings.n_rounds, n_folds, fixed))
+
+    # ------------------------------------------------------------------------------------- stages
+
+    def staged_predict(self, X):
+        """Predictions after each round, as an iterator.
+
+        {takes_rows}
+
+        Yields
+        ------
+        y : ndarray
+            As `predict` returns it, by the trees of this round and of those before, in all bags; a
+            bag with fewer rounds has all its trees. The last one is what `predict` returns.
+        """
+        return map(self._prediction_of, self._staged_response(X))
+
+    def _staged_response(self, X):
+        """Responses after each round."""
+        X = self._validate_predict(X)
+        return staged_responses(self.forest_, self._in_blocks(X, lambda mapped: mapped))

@@ -1,0 +1,429 @@
+"""CO2 forests: trees of hyperplanes, each optimised when its node is split.
+
+Norouzi, Collins, Fleet, Kohli, "CO2 Forest: Improved Random Forest by Continuous Optimization of
+Oblique Splits", 2015. A node begins with the best cut of a few single features and turns it into a
+hyperplane, by gradient descent on an upper bound of the loss of the two leaves.
+"""
+
+import math
+from dataclasses import replace
+
+from .._docs import described
+from ..training.co2 import CO2Method, CO2Settings
+from ..training.joint import joint_settings
+from ..training.trials import best_setting
+from .base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
+from .greedy import ObliqueForest
+from .targets import ForestClassifierMixin, ForestRegressorMixin
+from .validation import store_parameters
+
+# What "auto" chooses from: hyperplanes without a check, hyperplanes that must beat their first cut
+# on held-out rows of the node, and single features. max_features is a power of the number of
+# features.
+SETTINGS = (
+    {"objective": "co2", "bootstrap": False, "max_features": 0.5, "holdout": 0.0},
+    {"objective": "co2", "bootstrap": False, "max_features": 0.8, "holdout": 0.3},
+    {"objective": None, "bootstrap": True, "max_features": 0.5, "holdout": 0.0},
+)
+WITHOUT_GRADIENT = ("oc1", "random", None)  # objectives that hold no rows out
+
+PARAMETERS = """
+objective : {"auto", "co2", "soft", "mixed", "oc1", "random"} or None
+    What the hyperplane of a node minimises. "auto": "co2", or None where that has less error, see
+    Notes. "co2": the convex-concave bound of the paper on the loss of the leaf that each row
+    reaches. "soft": the expected loss when a row goes right with probability sigmoid(2 m), where
+    m is its margin; better single trees, and less diverse ones. "mixed": one of the two, drawn
+    for each node.
+
+    The others are baselines of the paper; parameters from `nu` to `leaves` have no effect on
+    them. "oc1": no gradient, but one weight at a time, moved to the best of all values at which a
+    row changes sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes with
+    standard normal weights. None: the best cut of a single feature, as in a random forest.
+nu : float
+    Bound on the squared norm of the weights and the bias of a split, more than 0. Larger values
+    bring the bound closer to the loss. Features are measured in the units of `row_norm`.
+learning_rate : float
+    Length of a gradient step, more than 0. Training of a split ends when no row has a gradient. If
+    the split is then no better than the first cut, training starts again from weights of half the
+    length.
+schedule : {"plateau", "constant"}
+    How the learning rate develops. "plateau": it is halved when the objective has not decreased
+    for three epochs, and training of the split ends at a fiftieth of it. "constant": not at all,
+    as in algorithm 1 of the paper.
+n_epochs : "auto" or int
+    Largest number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
+    and at most 30.
+batch_size : int
+    Rows of a gradient step, at least 1. An epoch shows each row of the node once. With 1, it has
+    as many steps as there are rows, which are drawn at random in proportion to their weights, as
+    in algorithm 1 of the paper.
+holdout : "auto" or float
+    Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
+    hyperplane is better than the single feature that it began with. Only nodes with at least 40
+    rows hold rows out. Guards against features that are noise. 0: the hyperplane is always kept.
+    "auto": 0 or 0.3, see Notes.
+smoothing : float
+    Rows, of mean weight, that are added to each class of a leaf when its log loss is computed in
+    training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed. No
+    effect in regression.
+scaling : {"minmax", "standard"} or None
+    How features are scaled over the training set, in float64. "minmax": to [0, 1]. "standard": to
+    mean 0 and standard deviation 1. None: not at all, and values beyond 2^60 count as 2^60. With
+    sparse X, features that are 0 in some row are scaled and not shifted. Codes of categories are
+    always in [0, 1].
+row_norm : float or None
+    Root mean square norm to which the rows of a node are scaled, by one number for all features,
+    after they have been centred on their mean. More than 0. None: rows are neither centred nor
+    scaled, as in the paper.
+signs : {"current", "old"}
+    Branch that a row is taken to follow in the bound: by the present weights, or by those at the
+    end of the last epoch, as in the convex-concave procedure of the paper.
+leaves : {"counts", "gradient"}
+    How the two leaves are trained. "counts": set to their optimum after every epoch. "gradient":
+    moved with the weights, by the same steps, as in algorithm 1 of the paper.
+keep : {"best", "last"}
+    Which hyperplane of those seen in training a node gets: that with the largest decrease of
+    impurity, the first cut included, or the last one, as in the paper. A hyperplane with all rows
+    on one side is never taken.
+n_restarts : int
+    Random planes from which OC1 starts again, after the best cut of a feature; the original has
+    20, which makes smaller trees, takes longer and hardly changes the error of a forest. Only
+    for objective="oc1".
+n_jumps : int
+    Random directions that OC1 tries where no weight improves the split. Only for objective="oc1".
+refine : {"nongreedy", "alternating"}, NonGreedyTreeClassifier, NonGreedyTreeRegressor or None
+    How every tree is refined on its own rows once it has been grown. "nongreedy": all splits and
+    leaves together, as by `NonGreedyTreeClassifier` with its defaults. A non-greedy tree, which
+    need not be fitted: the same with its parameters `inference`, `stable`, `nu`, `learning_rate`,
+    `schedule`, `momentum`, `n_epochs`, `batch_size`, `l1`, `smoothing`, `leaves`, `row_norm` and
+    `rescale_splits`; its other parameters have no effect. "alternating": split by split, as by
+    `skforest.refine`. For single trees and small forests.
+n_sweeps : int
+    How often alternating refinement visits every node, at least 1.
+max_features : {"auto", "sqrt", "log2"}, int, float or None
+    Features among which the first cut of a node is searched, q in the paper. An int is a count, a
+    float a multiple of the number of features, None all. "sqrt": the square root of the number of
+    features. "auto": that, rounded up, or the power 0.8 of the number of features, see Notes.
+    With objective="random", the number of hyperplanes tried.
+splitter : {"auto", "hist", "exact"}
+    How the first cut of a node is found. "hist": between bins of equal width, in at most
+    `max_search_samples` rows. "exact": between any two rows, by sorting all rows of the node, as
+    in the paper. "auto": "exact" for objective="random" and None, else "hist".
+voting : {"soft", "hard"}
+    How trees are combined. "soft": class probabilities are the mean of the class frequencies of
+    the leaves. "hard": every tree votes for the most frequent class of the leaf, the first one in
+    a tie, and class probabilities are the shares of the votes. Votes are stored in the leaves by
+    `fit`: with `warm_start`, a change applies to the new trees only.
+bootstrap : "auto" or bool
+    True: each tree is trained on a bootstrap sample, rows drawn with replacement with
+    probabilities proportional to their weights. False: every tree is trained on all rows, and
+    trees differ by the features of their first cuts and by their batches. "auto": True with
+    `oob_score` or `max_samples`, else see Notes.
+"""
+
+ATTRIBUTES = """
+objective_, bootstrap_, max_features_, holdout_ : str or None, bool, int, float
+    Resolved values of these parameters.
+refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
+    One entry per tree: its loss on its training rows before and after each sweep. Only with
+    refine="alternating".
+loss_curve_, n_active_leaves_ : list
+    As those of `NonGreedyForestClassifier`. Only with refine="nongreedy".
+"""
+
+NOTES = """
+Where `objective`, `bootstrap`, `max_features` or `holdout` are "auto", forests of 10 trees are
+trained on two thirds of the rows, at most 2000, with each of three settings, and compared on as
+many other rows by their squared error (Brier score of classes). The best setting is taken; with
+fewer than 30 rows, it is the first one. Parameters that are given replace those of the settings,
+and where all four are given, no forests are compared. With p features, the settings are:
+
+========= ========= ============ =======
+objective bootstrap max_features holdout
+========= ========= ============ =======
+"co2"     False     p ** 0.5     0
+"co2"     False     p ** 0.8     0.3
+None      True      p ** 0.5     0
+========= ========= ============ =======
+
+The forest repeats the scaling of features when it predicts. Unless `scaling` is None, multiplying
+a feature by a power of two, or an exact shift, changes no tree.
+
+With sparse X, a hyperplane has weights for at most 512 features: those of largest variance in its
+node. Up to 512 features without negative values, forests are the same as for dense X with
+scaling="minmax".
+
+{outliers}
+
+{weighted_rows}
+"""
+
+REFERENCES = """
+.. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
+   Continuous Optimization of Oblique Splits", 2015.
+.. [2] S. K. Murthy, S. Kasif, S. Salzberg, "A System for Induction of Oblique Decision Trees",
+   Journal of Artificial Intelligence Research 2, 1994.
+"""
+
+
+class _CO2Forest(BootstrapMixin, ObliqueForest):
+    """Parameters and training shared by classifier and regressor."""
+
+    _parameter_constraints: dict = {
+        **ObliqueForest._search_constraints,
+        "splitter": [StrOptions({"auto", "hist", "exact"})],
+        "objective": [StrOptions({"auto", "co2", "soft", "mixed", "oc1", "random"}), None],
+        "bootstrap": [StrOptions({"auto"}), "boolean"],
+        "nu": [Interval(Real, 0.0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
+        "schedule": [StrOptions({"plateau", "constant"})],
+        "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
+        "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
+        "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
+        "holdout": [StrOptions({"auto"}), Interval(Real, 0.0, 0.9, closed="both")],
+        "smoothing": [Interval(Real, 0.0, None, closed="neither")],
+        "scaling": [StrOptions({"minmax", "standard"}), None],
+        "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
+        "signs": [StrOptions({"current", "old"})],
+        "leaves": [StrOptions({"counts", "gradient"})],
+        "keep": [StrOptions({"best", "last"})],
+        "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "refine": [StrOptions({"nongreedy", "alternating"}), HasMethods("get_params"), None],
+        "n_sweeps": [Interval(Integral, 1, None, closed="left")],
+    }
+    _compares_indicators = True
+
+    @property
+    def _map_scaling(self):
+        return self.scaling
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        objective="auto",
+        nu=100.0,
+        learning_rate=0.03,
+        schedule="plateau",
+        momentum=0.9,
+        n_epochs="auto",
+        batch_size=100,
+        holdout="auto",
+        smoothing=0.1,
+        scaling="minmax",
+        row_norm=8.0,
+        signs="current",
+        leaves="counts",
+        keep="best",
+        n_restarts=4,
+        n_jumps=5,
+        refine=None,
+        n_sweeps=2,
+        max_features="auto",
+        splitter="auto",
+        max_bins="auto",
+        max_search_samples=1024,
+        max_depth=None,
+        min_samples_split=2,
+        min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
+        max_leaf_nodes=None,
+        min_impurity_decrease=0.0,
+        bootstrap="auto",
+        max_samples=None,
+        oob_score=False,
+        weight_dtype="float32",
+        importance_type="impurity",
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+    @property
+    def _needs_dense(self):
+        if self.objective in ("oc1", "random"):  # directions with a weight for every feature
+            return f"objective={self.objective!r}"
+        if self.refine is not None:
+            return f"refine={self.refine!r}"
+        return None if self.weight_dtype == "float32" else f"weight_dtype={self.weight_dtype!r}"
+
+    # ----------------------------------------------------------------------------------- settings
+
+    def _settings(self, data, request):
+        n_features, refine = data.X.shape[1], self.refine
+        if refine not in (None, "alternating"):
+            refine = joint_settings(refine)
+            if self.refine != "nongreedy":
+                self.refine._validate_params()
+            refine = refine.resolved(n_features)
+        if request.is_warm_start:
+            # What was chosen for the first trees stays, unless it has been given since.
+            choices = [{name: getattr(self, f"{name}_") for name in SETTINGS[0]}]
+        else:
+            needs_bootstrap = self.oob_score or self.max_samples is not None
+            own = {"bootstrap": True} if needs_bootstrap else {}
+            choices = [
+                choice | {"max_features": math.ceil(n_features ** choice["max_features"])} | own
+                for choice in SETTINGS
+            ]
+        settings = []
+        for choice in choices:
+            one = self._settings_with(choice, refine, n_features)
+            if one not in settings:
+                settings.append(one)
+        return best_setting(self._small_method, data, settings, self._seed, request)
+
+    def _settings_with(self, choice, refine, n_features):
+        """`CO2Settings` with the values of a choice for the parameters that are "auto"."""
+        chosen = {name: getattr(self, name) for name in choice}
+        chosen = {name: choice[name] if v == "auto" else v for name, v in chosen.items()}
+        chosen["max_features"] = self._resolve_max_features(n_features, choice["max_features"])
+        if chosen["objective"] in WITHOUT_GRADIENT:
+            chosen["holdout"] = 0.0
+        searches = chosen["objective"] in ("random", None)
+        return CO2Settings(
+            **self._growth_settings(**chosen, exact=self._is_exact(searches)),
+            weight_dtype=self.weight_dtype,
+            nu=self.nu,
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            momentum=self.momentum,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            smoothing=self.smoothing,
+            row_norm=self.row_norm or 0.0,
+            signs=self.signs,
+            leaves=self.leaves,
+            keep=self.keep,
+            n_restarts=self.n_restarts,
+            n_jumps=self.n_jumps,
+            refine=refine,
+            n_sweeps=self.n_sweeps,
+            has_votes=getattr(self, "voting", "soft") == "hard",
+        )
+
+    def _is_exact(self, searches):
+        """Are cuts between any two rows? "auto": where a node has no other cut than these."""
+        return self.splitter == "exact" or (self.splitter == "auto" and searches)
+
+    def _method(self, settings):
+        return CO2Method(settings, self._task(), self._sampling(settings.bootstrap))
+
+    def _small_method(self, settings):
+        """The method of a trial, whose trees are not refined."""
+        settings = replace(settings, refine=None, has_votes=False)
+        sampling = replace(self._sampling(settings.bootstrap), max_samples=None)
+        return CO2Method(settings, self._task(), sampling)
+
+    def _resolved(self, settings):
+        return {f"{name}_": getattr(settings, name) for name in SETTINGS[0]}
+
+
+@described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
+    """Classify with a forest of hyperplanes, each optimised by a convex-concave bound.
+
+    A node takes the best cut of a few single features and turns it into a hyperplane over all of
+    them, by stochastic gradient descent on a bound of the log loss of its two leaves (section 4 of
+    the paper [1]_, equations 5 to 11). Trees are grown until their leaves are pure, and averaged.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    CO2ForestRegressor : The same for real targets.
+    ManifoldForestClassifier : Sparse mixtures and patches, which are searched and not optimised.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import CO2ForestClassifier
+    {digits}
+    >>> forest = CO2ForestClassifier(30, random_state=0).fit(X_train, y_train)
+    >>> bool(forest.score(X_test, y_test) > 0.97)
+    True
+    """
+
+    _parameter_constraints: dict = {"voting": [StrOptions({"soft", "hard"})]}
+    _label_criterion = "entropy"
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        objective="auto",
+        nu=100.0,
+        learning_rate=0.03,
+        schedule="plateau",
+        momentum=0.9,
+        n_epochs="auto",
+        batch_size=100,
+        holdout="auto",
+        smoothing=0.1,
+        scaling="minmax",
+        row_norm=8.0,
+        signs="current",
+        leaves="counts",
+        keep="best",
+        n_restarts=4,
+        n_jumps=5,
+        refine=None,
+        n_sweeps=2,
+        max_features="auto",
+        splitter="auto",
+        max_bins="auto",
+        max_search_samples=1024,
+        max_depth=None,
+        min_samples_split=2,
+        min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
+        max_leaf_nodes=None,
+        min_impurity_decrease=0.0,
+        bootstrap="auto",
+        max_samples=None,
+        oob_score=False,
+        voting="soft",
+        class_weight=None,
+        categorical_features="from_dtype",
+        weight_dtype="float32",
+        importance_type="impurity",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+
+@described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
+    """Predict real targets with a forest of hyperplanes, optimised by a convex-concave bound.
+
+    As `CO2ForestClassifier`, with the squared error of the leaves (equations 4 and 11 of the paper
+    [1]_), in units of the variance of each node.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    CO2ForestClassifier : The same for labels.
+    ManifoldForestRegressor : Sparse mixtures and patches, which are searched and not optimised.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import CO2ForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = CO2ForestRegressor(bootstrap=True, oob_score=True, random_state=0).fit(X, y)
+    >>> bool(forest.oob_score_ > 0.4)
+    True
+    """

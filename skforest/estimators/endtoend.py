@@ -1,0 +1,510 @@
+"""End-to-end decision trees and forests.
+
+Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision Trees and Forests", 2020. Splits are soft
+while they are trained, by expectation maximisation and gradient descent, and become steeper with
+every epoch; the fitted tree is hard.
+"""
+
+import math
+from dataclasses import replace
+
+from .._docs import described
+from ..table.feature_grid import FeatureGrid
+from ..training.endtoend import Annealing, EndToEndMethod, EndToEndSettings
+from ..training.growing import MAX_DEPTH
+from ..training.trials import best_setting
+from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
+from .greedy import ObliqueForest
+from .targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
+from .validation import store_parameters
+
+MAX_COMPLETE_DEPTH = 16  # of growth="complete": a tree of 65535 dense hyperplanes
+# "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
+GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
+TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
+CACHED = 2**18  # numbers of a batch, which is read twice
+# Parameters whose resolved values stay when trees are added.
+KEPT = (
+    "max_depth",
+    "greedy_epochs",
+    "finetune_epochs",
+    "learning_rate",
+    "batch_size",
+    "steepness_step",
+    "max_features",
+)
+# max_features="auto": powers of the number of features that are compared on held-out rows, where
+# there are at least so many rows; trees and batches of the forests that are compared.
+POWERS = (0.5, 0.8, 1.0)
+MIN_COMPARED_ROWS = 1000
+N_COMPARED_TREES, COMPARED_BATCH_SIZE = 6, 100
+
+PARAMETERS = """
+n_estimators : "auto" or int
+    Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
+    with which training begins, and by the features that each split may use. "auto": 50000 / n
+    for n training rows, but 16 to 50.
+max_depth : "auto", int or None
+    Largest depth of a leaf, at least 1. None: no limit.
+    {auto_depth}; no limit with `max_leaf_nodes`.
+growth : {"level", "best", "complete"}
+    "level": every node is split until it is pure or `max_depth` deep. "best": the node whose
+    split has the largest gain is split next, until there are `max_leaf_nodes`. "complete": trees
+    are not grown; joint training begins with a complete tree of depth `max_depth`, at most 16,
+    and random hyperplanes through the mean of the rows.
+max_leaf_nodes : int or None
+    Number of leaves of a tree, at least 2, with growth="best" only. None: no limit.
+greedy_epochs : "auto" or int
+    Passes over the rows of a node that train its split when the tree is grown, at least 1.
+    "auto": 80000 / n for n training rows, but 4 to {most_epochs}. Without effect, and resolved to
+    0, with growth="complete".
+finetune_epochs : "auto" or int
+    Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
+    it was grown, and `early_stopping` has no effect. "auto": 400000 / n for n rows, but 8 to 30.
+learning_rate : "auto" or float
+    Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
+    units of the reciprocal of the deviation of its feature. Constant while trees grow; then
+    `schedule` holds. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+schedule : {"cosine", "constant"}
+    How the learning rate develops in joint training: to 0 along a cosine, or not at all, as in
+    the paper.
+batch_size : "auto" or int
+    Rows of a step, 1 to 2^20. "auto": a tenth of the rows, or 2^18 over the number of features,
+    if that is less; 32 to 1000.
+min_batches : int
+    Least number of steps of an epoch that trains the split of a node, 1 to 2^20: batches of nodes
+    with few rows are smaller than `batch_size`, but have 16 rows or more. 1: all batches have
+    `batch_size` rows, as in the paper.
+steepness : float
+    Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
+steepness_step : "auto" or float
+    Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
+    which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
+    `patch_size` and `smoothness`.
+max_features : {"auto", "sqrt", "log2"}, int, float or None
+    Features of a split, drawn for each split. An int is a count, a float a multiple of the number
+    of features, None all, "sqrt" the square root of the number of features. "auto": all for a
+    single tree, and with `smoothness`; half of them with `feature_shape`; else their square root,
+    rounded up; from 1000 rows on that, their power 0.8 or all of them, whichever has the least
+    error in small forests on held-out rows. Constant features are left out.
+feature_shape : int, tuple of int or None
+    Shape of the grid that the features fill, such as (28, 28); for `patch_size` and `smoothness`.
+    X may then be given as ``(n_samples, *feature_shape)``. The features of a grid have one unit,
+    so that those that vary little have little influence. None: one axis, and each feature in a
+    unit of its own.
+patch_size : int, tuple of int or None
+    Every split uses the features of one patch of this size, at a random place of the grid; an int
+    holds for all axes. None: features are drawn as `max_features` says.
+smoothness : float
+    Lambda of equation 15, 0 to 1e6: weight of the squared differences between the weights of
+    neighbours in the grid, along all of its axes. Makes the weights of splits readable as images;
+    0.0001 to 0.1 are usual, larger values cost accuracy.
+routing : {"hard", "soft"}
+    How rows are predicted. "hard": one branch at every split. "soft": both, weighted by their
+    probabilities at the last steepness (a shallow neural decision forest). Can be changed after
+    `fit`.
+warm_start : bool
+    Whether to keep the trees of the last fit and add those missing to `n_estimators`. Resolved
+    values of "auto" stay, except that of `n_estimators`; the last steepness must be the same.
+"""
+
+CLASSIFIER_PARAMETERS = PARAMETERS.replace(
+    "{auto_depth}", '"auto": 8, or 10 with more than 10000 rows'
+).replace("{most_epochs}", "15")
+REGRESSOR_PARAMETERS = PARAMETERS.replace("{auto_depth}", '"auto": 10').replace(
+    "{most_epochs}", "30"
+)
+
+ATTRIBUTES = """
+n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
+    Resolved values of these parameters; `max_features_` with `patch_size`: features of a patch.
+learning_rate_, steepness_step_ : float
+    Resolved values of these parameters.
+steepness_ : float
+    Steepness after the last epoch, that of soft routing. With `early_stopping`, the hyperplanes
+    of a tree are scaled so that it holds for all trees.
+loss_curve_ : list of ndarray
+    One entry per tree: mean negative log-likelihood of the rows in every epoch of joint training,
+    each batch before its step.
+validation_scores_ : list of ndarray
+    One entry per tree: minus the mean squared error of soft routing on the held-out rows after
+    each epoch of joint training, summed over outputs or one-hot classes. Empty without
+    `early_stopping`.
+steepness_curve_ : list of ndarray
+    One entry per tree: steepness of every epoch of joint training.
+active_leaves_curve_ : list of ndarray
+    One entry per tree: number of leaves that up to 1000 of its training rows reach by hard routing
+    after every epoch of joint training.
+n_iter_ : list of int
+    Epochs of joint training, one entry per tree.
+"""
+
+NOTES = """
+Splits are trained by Adam; leaves are set from their responsibilities after every epoch (equation
+13), those of the batches of that epoch. If a split sends all rows of its node to one side, it is
+trained again from another start, up to 5 times. After training, leaves are computed from the rows
+that hard routing sends to them, and leaves that no row reaches are removed.
+
+Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
+predicts. For training they are centred and divided by their standard deviation, or by 0.3 of the
+largest deviation of a feature where that is more; with `feature_shape`, all are divided by the
+largest deviation.
+
+{outliers}
+
+{weighted_rows}
+"""
+
+REFERENCES = """
+.. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
+   Forests", International Journal of Computer Vision 128, 2020.
+"""
+
+
+class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
+    """Parameters and training shared by classifier and regressor."""
+
+    _parameter_constraints: dict = {
+        "n_estimators": [
+            StrOptions({"auto"}),
+            *ObliqueForest._parameter_constraints["n_estimators"],
+        ],
+        "max_depth": [StrOptions({"auto"}), *ObliqueForest._parameter_constraints["max_depth"]],
+        "growth": [StrOptions({"level", "best", "complete"})],
+        "greedy_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
+        "finetune_epochs": [StrOptions({"auto"}), Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="right")],
+        "schedule": [StrOptions({"cosine", "constant"})],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
+        "min_batches": [Interval(Integral, 1, 2**20, closed="both")],
+        "steepness": [Interval(Real, 0.0, 1e6, closed="right")],
+        "steepness_step": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="both")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "smoothness": [Interval(Real, 0.0, 1e6, closed="both")],
+        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "patch_size": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "routing": [StrOptions(set(GATES))],
+    }
+
+    def __init__(
+        self,
+        n_estimators="auto",
+        *,
+        max_depth="auto",
+        growth="level",
+        max_leaf_nodes=None,
+        greedy_epochs="auto",
+        finetune_epochs="auto",
+        learning_rate="auto",
+        schedule="cosine",
+        batch_size="auto",
+        min_batches=10,
+        steepness=1.0,
+        steepness_step="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        max_features="auto",
+        feature_shape=None,
+        patch_size=None,
+        smoothness=0.0,
+        routing="hard",
+        min_samples_split=2,
+        min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
+        min_impurity_decrease=0.0,
+        bootstrap=False,
+        max_samples=None,
+        oob_score=False,
+        weight_dtype="float32",
+        importance_type="impurity",
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+    # ----------------------------------------------------------------------------------- settings
+
+    def _settings(self, data, request):
+        if self.growth != "best" and self.max_leaf_nodes is not None:
+            raise ValueError(
+                f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth='
+                f'"{self.growth}" grows to max_depth'
+            )
+        kept = {}
+        if request.is_warm_start:
+            kept = {name: getattr(self, f"{name}_") for name in KEPT}
+            if kept["greedy_epochs"] == 0:  # of complete trees; trees that grow need some
+                del kept["greedy_epochs"]
+        values = self._resolved_values(data, kept)
+        grid = FeatureGrid(self.feature_shape, data.X.shape[1])
+        patch_size = self._resolve_patch(grid)
+        values["feature_shape"] = None if self.feature_shape is None else grid.shape
+        values["patch_size"] = patch_size
+        choices = self._choices_of_max_features(*data.X.shape, kept)
+        if patch_size is not None:
+            choices = [math.prod(patch_size)]
+        settings = [self._settings_with(values, n_used, kept) for n_used in choices]
+        if request.is_warm_start:
+            self._check_compatible(settings[0], request.previous)
+        return best_setting(
+            self._small_method, data, settings, self._seed, request, N_COMPARED_TREES
+        )
+
+    def _resolved_values(self, data, kept):
+        """Values of parameters that follow from the size of the data where they are "auto"."""
+        n, p = data.X.shape
+        # Real targets need deeper trees and better splits than classes.
+        shallow, most = (8, 15) if data.is_classification else (10, 30)
+        depth = shallow if n <= 10_000 else 10
+        auto = {
+            "n_estimators": min(max(TREE_ROWS // n, 16), 50),
+            "max_depth": depth if self.max_leaf_nodes is None else None,
+            "greedy_epochs": min(max(GREEDY_VISITS // n, 4), most),
+            "finetune_epochs": min(max(JOINT_VISITS // n, 8), 30),
+            "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
+            "steepness_step": 0.2 if self._is_table() else 0.1,
+        }
+        values = {name: getattr(self, name) for name in auto}
+        for name, value in values.items():
+            if isinstance(value, str):
+                values[name] = kept.get(name, auto[name])
+        values["batch_size"] = min(values["batch_size"], max(n, 32))
+        if self.growth == "complete":
+            self._check_complete(values["max_depth"], values["finetune_epochs"])
+            values["greedy_epochs"] = 0
+        return values
+
+    def _check_complete(self, max_depth, finetune_epochs):
+        """Raise where a complete tree would be too large, or would never be trained."""
+        if max_depth is None or max_depth > MAX_COMPLETE_DEPTH:
+            raise ValueError(
+                f'max_depth={self.max_depth} with growth="complete"; a whole number of 1 to '
+                f"{MAX_COMPLETE_DEPTH} is needed"
+            )
+        if finetune_epochs == 0:
+            raise ValueError(
+                'finetune_epochs=0 with growth="complete" would leave random hyperplanes as they '
+                "are; at least 1 is needed"
+            )
+
+    def _choices_of_max_features(self, n_rows, n_features, kept):
+        """Numbers of features of a split to choose from."""
+        if self.max_features == "auto" and kept:
+            return [kept["max_features"]]
+        if self.max_features == "auto" and self._is_table():
+            powers = POWERS if n_rows >= MIN_COMPARED_ROWS else POWERS[:1]
+            return sorted({math.ceil(n_features**power) for power in powers})
+        auto = n_features if self._uses_all_features() else math.ceil(n_features / 2)
+        return [min(self._resolve_max_features(n_features, auto), n_features)]
+
+    def _settings_with(self, values, n_used, kept):
+        """`EndToEndSettings` with resolved values, for splits of `n_used` features."""
+        rate = self.learning_rate
+        if isinstance(rate, str):
+            # A step changes a margin in proportion to the number of features.
+            rate = kept.get("learning_rate", min(0.05, 0.13 * n_used**-0.7))
+        annealing = Annealing(
+            greedy_epochs=int(values["greedy_epochs"]),
+            finetune_epochs=int(values["finetune_epochs"]),
+            learning_rate=float(rate),
+            batch_size=int(values["batch_size"]),
+            steepness=float(self.steepness),
+            steepness_step=float(values["steepness_step"]),
+            schedule=self.schedule,
+        )
+        stops_early = self.early_stopping and annealing.finetune_epochs > 0
+        growth = {name: values[name] for name in ("n_estimators", "max_depth")}
+        return EndToEndSettings(
+            **self._growth_settings(**growth, max_features=n_used),
+            weight_dtype=self.weight_dtype,
+            growth=self.growth,
+            annealing=annealing,
+            min_batches=int(self.min_batches),
+            smoothness=float(self.smoothness),
+            feature_shape=values["feature_shape"],
+            patch_size=values["patch_size"],
+            validation_fraction=self.validation_fraction if stops_early else None,
+            n_iter_no_change=self.n_iter_no_change,
+            gate=GATES[self.routing],
+        )
+
+    def _resolve_patch(self, grid):
+        """Lengths of the patch of a split along all axes of the grid; None without patches."""
+        if self.patch_size is None:
+            return None
+        size = grid.sizes(self.patch_size, "patch_size")
+        if self.max_features not in ("auto", None):
+            raise ValueError(
+                f"max_features={self.max_features!r} has no meaning with "
+                f'patch_size={self.patch_size!r}: leave it at "auto"'
+            )
+        return size
+
+    def _check_compatible(self, settings, before):
+        """Raise where trees to be added would not fit those that exist."""
+        steepness = settings.annealing.final
+        if before.steepness != steepness:
+            raise ValueError(
+                f"warm_start=True adds to trees of a last steepness of {before.steepness:g}; "
+                "growth, steepness, steepness_step, greedy_epochs and finetune_epochs now make it "
+                f"{steepness:g}"
+            )
+        if before.weight_dtype != settings.weight_dtype:
+            raise ValueError(
+                f"warm_start=True adds to weights in {before.weight_dtype}, now weight_dtype="
+                f"{settings.weight_dtype!r}"
+            )
+
+    def _method(self, settings):
+        return EndToEndMethod(settings, self._task(), self._sampling())
+
+    def _small_method(self, settings):
+        """The method of a trial; its trees are hard, so that `routing` has no influence."""
+        annealing = replace(settings.annealing, batch_size=COMPARED_BATCH_SIZE)
+        settings = replace(settings, annealing=annealing, gate="hard")
+        sampling = replace(self._sampling(), max_samples=None)
+        return EndToEndMethod(settings, self._task(), sampling)
+
+    def _resolved(self, settings):
+        annealing, depth = settings.annealing, settings.max_depth
+        return {
+            "n_estimators_": settings.n_estimators,
+            "max_depth_": None if depth == MAX_DEPTH else depth,
+            "max_features_": settings.max_features,
+            "greedy_epochs_": annealing.greedy_epochs,
+            "finetune_epochs_": annealing.finetune_epochs,
+            "learning_rate_": annealing.learning_rate,
+            "batch_size_": annealing.batch_size,
+            "steepness_step_": annealing.steepness_step,
+            "steepness_": annealing.final,
+        }
+
+    @property
+    def _limits_features(self):
+        return "usual" if self.feature_shape is None else None  # pixels have all their values
+
+    def _is_table(self):
+        """A forest of features without an order, whose number for a split is chosen?"""
+        return self.feature_shape is None and not self._uses_all_features()
+
+    def _uses_all_features(self):
+        """A single tree, or splits whose features are given by their places?"""
+        return self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
+
+
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
+    """Classify with trees of hyperplanes, trained together: soft first, hard in the end.
+
+    A row goes right at a split with a probability, the sigmoid of its margin times a steepness, so
+    that the likelihood of the labels can be differentiated (equations 1 to 5 of the paper [1]_).
+    Trees are grown by training one such split at a time, then trained as a whole by expectation
+    maximisation, while the steepness grows; predictions send every row to one side of every split.
+    `E2EDecisionForest` is another name of this class.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    E2EDecisionForestRegressor : The same for real targets.
+    NonGreedyForestClassifier : Hard trees that are trained together, by a bound of their loss.
+    CO2ForestClassifier : Hyperplanes that are optimised node by node.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import E2EDecisionForestClassifier
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> tree = E2EDecisionForestClassifier(1, random_state=0).fit(X_train, y_train)
+    >>> bool(tree.score(X_test, y_test) > 0.9)
+    True
+    >>> tree.routing_scores(X_test, y_test)["gap"] < 0.05
+    True
+    """
+
+    _parameter_constraints: dict = {}
+    _label_criterion = "entropy"
+
+    def __init__(
+        self,
+        n_estimators="auto",
+        *,
+        max_depth="auto",
+        growth="level",
+        max_leaf_nodes=None,
+        greedy_epochs="auto",
+        finetune_epochs="auto",
+        learning_rate="auto",
+        schedule="cosine",
+        batch_size="auto",
+        min_batches=10,
+        steepness=1.0,
+        steepness_step="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        max_features="auto",
+        feature_shape=None,
+        patch_size=None,
+        smoothness=0.0,
+        routing="hard",
+        min_samples_split=2,
+        min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
+        min_impurity_decrease=0.0,
+        bootstrap=False,
+        max_samples=None,
+        oob_score=False,
+        class_weight=None,
+        categorical_features="from_dtype",
+        weight_dtype="float32",
+        importance_type="impurity",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+
+E2EDecisionForest = E2EDecisionForestClassifier
+
+
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
+    """Predict real targets with trees of hyperplanes that are trained together, by likelihood.
+
+    As `E2EDecisionForestClassifier`, with leaves that hold a normal density, with a mean and a
+    variance for each output, instead of class probabilities.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    E2EDecisionForestClassifier : The same for labels.
+    NonGreedyForestRegressor : Hard trees that are trained together, by a bound of their loss.
+    CO2ForestRegressor : Hyperplanes that are optimised node by node.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import E2EDecisionForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = E2EDecisionForestRegressor(bootstrap=True, oob_score=True, random_state=0)
+    >>> bool(forest.fit(X, y).oob_score_ > 0.3)
+    True
+    """

@@ -1,0 +1,580 @@
+"""Random hinge forests and ferns.
+
+Lay, Harrison, Schreiber, Dawer, Barbu, "Random Hinge Forest for Differentiable Learning". The
+response of a tree is the smallest margin on the path to a leaf times the vector of the leaf.
+Features, thresholds and vectors are trained by stochastic gradient descent, all trees together.
+"""
+
+import math
+
+import numpy as np
+
+from .._docs import CLASS_WEIGHT, described
+from ..table.feature_grid import FeatureGrid
+from ..training.hinge import HingeMethod, HingeSettings, temperature_of
+from ..training.losses import SquaredError, TargetUnits, loss_names, make_loss
+from ..training.user_losses import Loss, UserLabelLoss, UserLoss
+from .base import BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
+from .streams import StreamMixin
+from .targets import ForestClassifierMixin, ForestRegressorMixin
+from .validation import store_parameters
+
+LARGE = 10_000  # rows from which on "auto" values are those of large tables
+# learning_rate="auto" times the number of trees, whose responses are added.
+ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
+POISSON_RATE = 1 / 30  # times these: its gradient grows exponentially with the response
+
+PARAMETERS = """
+n_estimators : int
+    Number of trees of a bag, at least 1. Their responses are added.
+structure : {"tree", "fern"}
+    "tree": every split has a feature and a threshold of its own. "fern": all splits of a level
+    share one, which takes half of the parameters and is a little faster.
+features : {"linear", "identity", "both", "conv"}
+    What splits compare with their thresholds. "linear": learned inner products. "identity": the
+    columns of X. "both": any of these, with equal probabilities, but columns in at most a quarter
+    of the splits. "conv": convolutions over images with learned kernels, at all places.
+feature_shape : tuple of int or None
+    Height, width and optionally number of channels of the images. Needed for "conv", and without
+    effect otherwise. X may then be given as ``(n_samples, *feature_shape)``.
+kernel_size : int
+    Height and width of the kernels of "conv", which cover all channels.
+stride : int
+    Pixels from one place of a kernel to the next, in both directions.
+head : {"leaves", "linear"}
+    "leaves": leaves hold vectors with one number for each output, and trees are added. "linear":
+    leaves hold one number, and a learned matrix maps the responses of the trees to the outputs;
+    the paper's choice for tables.
+n_directions : "auto" or int
+    Number of learned inner products, which all trees of a bag share. "auto": 100, or 200 from
+    10000 rows on. For "conv" the number of kernels; "auto": 80.
+max_depth : "auto" or int
+    Depth of the trees, 1 to 16. "auto": 5, or 8 from 10000 rows on.
+n_bags : "auto" or int
+    Number of forests that are trained independently and averaged. "auto": 5.
+optimizer : {"adam", "adagrad", "sgd"}
+    How a gradient becomes a step. "sgd" uses `momentum`. Only leaves and thresholds that the rows
+    of the batch use are moved.
+learning_rate : "auto" or float
+    Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the responses of
+    trees are added; ten times that for "adagrad", and a thirtieth for loss="poisson".
+momentum : float
+    Fraction of the last step that is added to the next, in [0, 1). Only for "sgd".
+weight_decay : float
+    Fraction of the weights of inner products and leaves that a step removes, in units of its
+    length. Not negative.
+schedule : {"cosine", "constant", "plateau"}
+    How the learning rate develops: to 0 along a cosine, not at all, or multiplied by 0.3 whenever
+    three evaluations have not found a lower loss.
+batch_size : "auto" or int
+    Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
+    from 10000 rows on.
+max_iter : "auto" or int
+    Number of steps. "auto": 6 n / 1000 passes over n rows, at least 40 and at most 120, but at
+    least 2400 and at most 20000 steps.
+dropout : float
+    Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
+scaling : {"standard"} or None
+    Units of the centred features in the inner products. "standard": their standard deviations.
+    None: one unit for all features, so that those that vary much dominate, as the raw features of
+    the paper do; the weights of p features then start with variance 1 instead of 1 / p, so that a
+    step changes them less. Features for "conv" always have one unit, and weights of variance
+    1 / p. With "standard", outliers are limited, see
+    below.
+importance_power : float
+    The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
+    the inner products; importances are those of a quick random forest. 0: no division. Larger
+    values help where most features are noise.
+early_stopping : bool
+    Whether to hold out rows of every bag and keep the model with the least loss on them. That
+    increases the error on most tables.
+validation_fraction : float
+    Fraction of the rows to hold out, in (0, 1), drawn separately per bag. For
+    `early_stopping` and {calibration}.
+n_iter_no_change : int
+    Training of a bag stops after this many evaluations without improvement, at least 1. There are
+    40 evaluations in all, or one in 500 steps where that is more. Only with `early_stopping`.
+bootstrap : bool
+    True: each bag is trained on a bootstrap sample, rows drawn with replacement with
+    probabilities proportional to their weights. False: on all rows.
+max_samples : int, float or None
+    Number of rows to draw for each bag; a float is a fraction of the distinct rows. None: as many
+    as there are distinct rows. Only with a bootstrap.
+oob_score : bool
+    Whether to score the forest on the rows that each bag did not draw. Only with a bootstrap.
+verbose : int
+    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or
+    evaluations of the loss where there is only one bag. More than 1, without tqdm: a line for
+    each of them.
+warm_start : bool
+    Whether to keep the bags of the last fit and add those missing to `n_bags`.
+"""
+
+CLASSIFIER_PARAMETERS = (
+    PARAMETERS.replace("{calibration}", "`calibrate`")
+    + """
+loss : {"log_loss"} or Loss
+    What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
+    `Loss`, a differentiable loss of your own, with one-hot labels as targets and one output.
+calibrate : bool
+    Whether the first bag leaves out `validation_fraction` of the rows, or 30 rows where that is
+    more, but at most half, to find the `temperature_`, since probabilities are too close to 0 and
+    1 where labels are noisy. No effect with a single bag, with fewer than 20 rows, with
+    `early_stopping` or `bootstrap`, with several outputs, and with a `Loss` of your own.
+label_smoothing : float
+    Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
+    predictions less confident.
+"""
+).rstrip() + CLASS_WEIGHT
+
+REGRESSOR_PARAMETERS = (
+    PARAMETERS.replace("{calibration}", 'loss="quantile"')
+    + """
+loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Loss
+    What is minimised, in units of the standard deviation of each output; that of a robust
+    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
+    stopping takes the absolute error. "quantile": for the quantile given; the forest is then
+    shifted so that `quantile` of the rows of a held-out part lie below it. "poisson": for counts,
+    0 or more; the trees add up to the logarithm of the mean. Or an instance of `Loss`, a
+    differentiable loss of your own.
+quantile : float
+    Quantile to predict, in (0, 1). Only for loss="quantile".
+"""
+)
+
+ATTRIBUTES = """
+n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
+    Resolved values of these parameters.
+loss_curve_ : list of ndarray
+    One entry per bag: mean loss of the batches since the last evaluation. In regression, targets
+    are in the units of `loss`, or of their mean for "poisson"; the squared error is halved. A
+    `skforest.Loss` has the units of y.
+validation_scores_ : list of ndarray
+    One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
+    `early_stopping`.
+n_iter_ : list of int
+    Number of steps of each bag.
+feature_importances_ : ndarray of shape (n_features_in_,), float64
+    Not negative, with sum 1: mean absolute derivative of the trees with respect to the feature,
+    times its standard deviation.
+"""
+
+CLASSIFIER_ATTRIBUTES = (
+    ATTRIBUTES
+    + """
+temperature_ : float
+    At least 1. The vectors of all leaves were divided by it; 1 without `calibrate`.
+"""
+)
+
+NOTES = """
+Features are standardised, and so are inner products, by running statistics; both are folded into
+the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
+their response is 0. Training on sparse X takes the time and the steps of dense X, without a dense
+copy of it.
+
+{outliers}
+
+{weighted_rows}
+Rows are sampled for an epoch in proportion to their weights.
+"""
+
+# Of `partial_fit`, up to X.
+TAKES_BATCH = """
+While fewer than 50 rows have been seen, each call trains anew on all of them. The rows of the
+first call after which there are 50 determine the values of "auto" parameters, the importances, and
+what missing values and categories become, so they should be representative. The units of features
+and of real targets are those of the last 300 rows, or of the last call if it has more: they change
+where they would be twice as large or small, or where a centre has moved by one unit. A call with
+fewer rows than `batch_size_` waits for the next one. If most values of a column, or of y, are more
+than 10 units away from the rows before, a warning names it. `schedule`, `max_iter`,
+`early_stopping`, `bootstrap`, `max_samples` and `oob_score` have no effect. A model from `fit` is
+replaced, not continued.
+
+Parameters
+----------
+X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+    Or of shape ``(n_samples, *feature_shape)``.
+"""
+
+REFERENCES = """
+.. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
+   Differentiable Learning", 2018.
+"""
+
+
+class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
+    """Parameters and training shared by classifier and regressor."""
+
+    _criterion = "squared_error"
+    _scales_features = True
+    _calibrates = False  # is a temperature of probabilities wanted?
+
+    _parameter_constraints: dict = {
+        "structure": [StrOptions({"tree", "fern"})],
+        "features": [StrOptions({"linear", "identity", "both", "conv"})],
+        "feature_shape": [Integral, tuple, list, np.ndarray, None],
+        "kernel_size": [Interval(Integral, 1, 2**15, closed="both")],
+        "stride": [Interval(Integral, 1, 2**15, closed="both")],
+        "head": [StrOptions({"leaves", "linear"})],
+        "n_directions": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
+        "max_depth": [StrOptions({"auto"}), Interval(Integral, 1, 16, closed="both")],
+        "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "optimizer": [StrOptions({"adam", "adagrad", "sgd"})],
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
+        "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
+        "weight_decay": [Interval(Real, 0.0, None, closed="left")],
+        "schedule": [StrOptions({"cosine", "constant", "plateau"})],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 2, 2**20, closed="both")],
+        "max_iter": [StrOptions({"auto"}), Interval(Integral, 1, 2**40, closed="both")],
+        "dropout": [Interval(Real, 0.0, 1.0, closed="left")],
+        "scaling": [StrOptions({"standard"}), None],
+        "importance_power": [Interval(Real, 0.0, 16.0, closed="both")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    @property
+    def _limits_features(self):
+        # The features of the paper, scaling=None, have all their values, and so have images.
+        if self.feature_shape is not None:
+            return None
+        return "range" if self.scaling is None else "usual"
+
+    @property
+    def _needs_dense(self):
+        return "features='conv'" if self.features == "conv" else None
+
+    # ----------------------------------------------------------------------------------- settings
+
+    def _settings(self, data, request):
+        if request.is_warm_start and request.previous.bag_start[1] != self.n_estimators:
+            raise ValueError(
+                f"n_estimators={self.n_estimators}, but warm_start=True continues with bags of "
+                f"{request.previous.bag_start[1]} trees"
+            )
+        is_image, n_rows = self.features == "conv", int(np.count_nonzero(data.weight))
+        fields = self._receptive_fields(data.X.shape[1]) if is_image else None
+        values = self._resolved_parameters(n_rows)
+        n_directions = int(values["n_directions"])
+        return HingeSettings(
+            n_trees=int(self.n_estimators),
+            depth=int(values["max_depth"]),
+            fern=self.structure == "fern",
+            head=self.head,
+            n_linear=0 if self.features == "identity" else n_directions,
+            has_unit_weights=self.scaling is None and not is_image,
+            identity=self.features in ("identity", "both"),
+            optimizer=self.optimizer,
+            learning_rate=float(values["learning_rate"]),
+            momentum=float(self.momentum),
+            weight_decay=float(self.weight_decay),
+            schedule=self.schedule,
+            dropout=float(self.dropout),
+            batch_size=int(values["batch_size"]),
+            n_steps=int(values["max_iter"]),
+            validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
+            n_iter_no_change=int(self.n_iter_no_change),
+            n_bags=int(values["n_bags"]),
+            n_directions=n_directions,
+            receptive_fields=fields,
+            importance_power=float(self.importance_power),
+            calibrate=self._calibrates,
+            held_out_fraction=float(self.validation_fraction),
+            temperature=getattr(self, "temperature_", 1.0) if request.is_warm_start else 1.0,
+        )
+
+    def _resolved_parameters(self, n_rows):
+        """Values of the parameters that may be "auto", by name."""
+        is_large = n_rows >= LARGE
+        batch_size = min(max(n_rows // 16, 8), 128 if is_large else 64)
+        if self.batch_size != "auto":
+            batch_size = min(self.batch_size, max(n_rows, 2))
+        n_epochs = min(max(40, 6 * n_rows / 1000), 120)
+        n_steps = max(2400, math.ceil(n_epochs * n_rows / batch_size))
+        n_inner_products = 200 if is_large else 100
+        rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE
+        rate *= POISSON_RATE if self.loss == "poisson" else 1
+        auto = {
+            "n_bags": 5,
+            "max_depth": 8 if is_large else 5,
+            "n_directions": 80 if self.features == "conv" else n_inner_products,
+            "max_iter": min(n_steps, 20_000),
+            "learning_rate": rate / self.n_estimators,
+        }
+        values = {name: getattr(self, name) for name in auto}
+        auto |= {name: value for name, value in values.items() if not isinstance(value, str)}
+        return auto | {"batch_size": batch_size}
+
+    def _receptive_fields(self, n_features):
+        """Pixels under a kernel at each of its places; ValueError if it has none."""
+        if self.feature_shape is None:
+            raise ValueError("features='conv' needs feature_shape, such as (28, 28)")
+        grid = FeatureGrid(self.feature_shape, n_features)
+        if len(grid.shape) not in (2, 3):
+            raise ValueError(
+                f"feature_shape={self.feature_shape!r} must be (height, width) or (height, width, "
+                "channels) for features='conv'"
+            )
+        if self.kernel_size > min(grid.shape[:2]):
+            raise ValueError(
+                f"kernel_size={self.kernel_size} is larger than feature_shape={grid.shape}"
+            )
+        return grid.receptive_fields((self.kernel_size, self.kernel_size), self.stride)
+
+    def _resolved(self, settings):
+        return {
+            "n_bags_": settings.n_bags,
+            "max_depth_": settings.depth,
+            "n_directions_": settings.n_directions,
+            "batch_size_": settings.batch_size,
+            "max_iter_": settings.n_steps,
+            "learning_rate_": settings.learning_rate,
+        }
+
+    def _method(self, settings):
+        task, sampling = self._task(), self._sampling()
+        return HingeMethod(settings, task, sampling, self._make_loss(), self._seed)
+
+
+@described(
+    CLASSIFIER_PARAMETERS,
+    CLASSIFIER_ATTRIBUTES,
+    notes=NOTES,
+    references=REFERENCES,
+    takes_batch=TAKES_BATCH,
+)
+class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
+    """Classify with trees of margins that are trained together, by gradient descent.
+
+    The response of a tree is the smallest margin on the path to a leaf times the vector of the
+    leaf (equation 10 of the paper [1]_); probabilities are the softmax of the sum over trees.
+    Inner products, thresholds and leaf vectors are random at first and trained together to
+    minimise the log loss. Such a forest is continuous and piecewise linear, where a greedy forest
+    is piecewise constant.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    RandomHingeForestRegressor : The same for real targets.
+    CO2ForestClassifier : Hyperplanes that are optimised node by node.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import RandomHingeForestClassifier
+    {digits}
+    >>> forest = RandomHingeForestClassifier(n_bags=1, random_state=0).fit(X_train, y_train)
+    >>> bool(forest.score(X_test, y_test) > 0.97)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "loss": [StrOptions({"log_loss"}), Loss],
+        "calibrate": ["boolean"],
+        "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
+        "class_weight": [StrOptions({"balanced"}), dict, list, None],
+    }
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        structure="tree",
+        features="both",
+        feature_shape=None,
+        kernel_size=5,
+        stride=3,
+        head="leaves",
+        n_directions="auto",
+        max_depth="auto",
+        n_bags="auto",
+        loss="log_loss",
+        calibrate=True,
+        label_smoothing=0.0,
+        optimizer="adam",
+        learning_rate="auto",
+        momentum=0.9,
+        weight_decay=0.0,
+        schedule="cosine",
+        batch_size="auto",
+        max_iter="auto",
+        dropout=0.2,
+        scaling="standard",
+        importance_power=0.5,
+        early_stopping=False,
+        validation_fraction=0.15,
+        n_iter_no_change=10,
+        bootstrap=False,
+        max_samples=None,
+        oob_score=False,
+        class_weight=None,
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+    @property
+    def _calibrates(self):
+        is_log_loss = self.loss == "log_loss" and not self._has_several_outputs
+        return self.calibrate and is_log_loss and not (self.early_stopping or self.bootstrap)
+
+    def _store(self, forest, settings, records, n_before=0):
+        super()._store(forest, settings, records, n_before)
+        self.temperature_ = temperature_of(records, settings)
+
+    def _make_loss(self):
+        if self._has_several_outputs:
+            if isinstance(self.loss, Loss):
+                raise ValueError(f"loss={self.loss!r} takes one output, y has several")
+            return SquaredError(sum(self.n_classes_))
+        if isinstance(self.loss, Loss):
+            return UserLabelLoss(self.loss, self.n_classes_)
+        return make_loss("log_loss", self.n_classes_, self)
+
+    def _target_units(self, data, target, is_warm_start):
+        baseline = self.forest_.baseline if is_warm_start else None
+        return self._make_loss().target_units(target, data.weight, baseline)
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
+
+        With ``class_weight="balanced"``, the weights of the classes are those of each batch.
+
+        {takes_batch}
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All labels of the stream, which the first call must name. None: those of before.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        {returns_self}
+        """
+
+        def encode(y, is_first):
+            if is_first:
+                if max(np.asarray(y).shape[1:], default=1) > 1 or np.ndim(classes) > 1:
+                    raise ValueError("partial_fit takes one output; y, or classes, has several")
+                known = getattr(self, "classes_", None) if classes is None else classes
+                if known is None or (classes is None and isinstance(known, list)):
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                self._encode_target(known, False)
+            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
+            return self._encode_known_target(y)
+
+        return self._partial_fit(X, y, sample_weight, encode)
+
+    def _set_stream_target(self, data):
+        data = self._set_target(data, False)
+        n = self.n_classes_
+        # A class without rows may occur in a later batch.
+        return data.with_target(data.target, TargetUnits(np.zeros(n), 1.0, np.ones(n)))
+
+
+@described(
+    REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES, takes_batch=TAKES_BATCH
+)
+class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
+    """Predict real targets with trees of margins that are trained together, by gradient descent.
+
+    As `RandomHingeForestClassifier`, with the sum over trees as the prediction: a continuous,
+    piecewise linear function (equation 10 of the paper [1]_), which continues beyond the training
+    data up to one range of each feature.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    RandomHingeForestClassifier : The same for labels.
+    CO2ForestRegressor : Hyperplanes that are optimised node by node.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import RandomHingeForestRegressor
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
+    >>> forest = RandomHingeForestRegressor(n_bags=2, random_state=0).fit(X[:400], y[:400])
+    >>> bool(forest.score(X[400:], y[400:]) > 0.9)
+    True
+    """
+
+    _calibrates_quantiles = True
+    _parameter_constraints: dict = {
+        "loss": [StrOptions(loss_names("hinge")), Loss],
+        "delta": [Interval(Real, 0.0, None, closed="neither")],
+        "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        structure="tree",
+        features="both",
+        feature_shape=None,
+        kernel_size=5,
+        stride=3,
+        head="leaves",
+        n_directions="auto",
+        max_depth="auto",
+        n_bags="auto",
+        loss="squared_error",
+        delta=1.35,
+        quantile=0.5,
+        optimizer="adam",
+        learning_rate="auto",
+        momentum=0.9,
+        weight_decay=0.0,
+        schedule="cosine",
+        batch_size="auto",
+        max_iter="auto",
+        dropout=0.2,
+        scaling="standard",
+        importance_power=0.5,
+        early_stopping=False,
+        validation_fraction=0.15,
+        n_iter_no_change=10,
+        bootstrap=False,
+        max_samples=None,
+        oob_score=False,
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+    def _make_loss(self):
+        if isinstance(self.loss, Loss):
+            return UserLoss(self.loss, self.n_outputs_, in_units=True)
+        return make_loss(self.loss, self.n_outputs_, self)
+
+    def partial_fit(self, X, y, sample_weight=None):
+        """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
+
+        {takes_batch}
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        {returns_self}
+        """
+
+        def encode(y, is_first):
+            return self._encode_target(y, False) if is_first else self._encode_known_target(y)
+
+        return self._partial_fit(X, y, sample_weight, encode)
+
+    def _set_stream_target(self, data):
+        return self._set_target(data, False)

@@ -1,0 +1,358 @@
+"""Manifold forests, and oblique forests of sparse random mixtures.
+
+R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing the Gap
+on Neural Networks". At every node, random directions are drawn that use the positions of the
+features: sums over patches of an image, a signal or a circle. Two other distributions of
+directions are SPORF, sparse random mixtures of features (Tomita et al.), and single features, a
+random forest (Breiman).
+"""
+
+import math
+
+import numpy as np
+
+from .._docs import described
+from ..table.feature_grid import FeatureGrid, as_booleans
+from ..training.manifold import ManifoldMethod, ManifoldSettings
+from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
+from .greedy import GreedyForest
+from .targets import ForestClassifierMixin, ForestRegressorMixin
+from .validation import store_parameters
+
+PARAMETERS = """
+projection : {"auto", "axis", "sparse", "patch"}
+    Distribution of the directions. "axis": single features, without replacement within a node.
+    "sparse": mixtures of a few features (SPORF). "patch": boxes in the array of features.
+    "auto": "patch" if `feature_shape` is given, else "sparse".
+feature_shape : int, tuple of int or None
+    Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal,
+    ``(28, 28)`` for an image, ``(28, 28, 3)`` for an image with colours, ``(8, 8, 8)`` for a
+    volume; at most 8 axes. Must multiply to the number of features. X may also be given as
+    ``(n_samples, *feature_shape)``. None: ``(n_features,)``. For images and signals this is the
+    parameter that matters most.
+contrast : {"sum", "edge", "difference", "mix"}
+    What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
+    sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
+    at most 8 entries away along each axis. "mix": one of the three, at random for each candidate.
+    With few images or signals (tens), "sum" can be better.
+min_patch : int or array-like of int
+    Smallest length of a patch, or one for each axis, from 1 to the length of the axis.
+max_patch : "auto", int or array-like of int
+    Largest length of a patch, or one for each axis, from `min_patch` to the length of the axis.
+    "auto": the square root of the length of the axis, rounded up; for unordered axes, the length.
+wrap : bool or array-like of bool
+    Whether all axes, or each axis, close to a circle: a patch may then continue over their end.
+unordered : bool or array-like of bool
+    Axes without an order, such as colour channels or sensors: along them a patch takes a random
+    subset instead of neighbours.
+placement : {"corner", "inside"}
+    How a patch is drawn. "corner": first its corner, then a size with which it stays inside, as
+    in the paper; patches at the far borders are smaller. "inside": first its size, then one of
+    all corners with which it stays inside, as in the first code of the paper's authors.
+n_nonzeros : float
+    Sparse directions: mean number of features mixed, before 0 is drawn again. More than 0; values
+    above the number of features mean all.
+nonzeros : {"poisson", "fixed"}
+    Sparse directions: whether the number of features is Poisson distributed (0 is drawn again)
+    or always `n_nonzeros`, rounded down.
+sparse_weights : {"scaled", "sign"}
+    Sparse directions. "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
+    standard deviation of the feature without outliers, so that none dominates by its unit.
+criterion : {"gini", "entropy"}
+    Impurity that a split decreases.
+max_features : {"auto", "sqrt", "log2"}, int, float or None
+    Directions tried at a node. An int is a count, a float a multiple of the number of features p
+    (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the square
+    root of p. "auto": with "axis" the square root of p, or p in regression; with "sparse" 4 times
+    the square root, but at most p and at least 16; with "patch" 2 times the square root.
+"""
+
+REGRESSOR_PARAMETERS = (
+    PARAMETERS
+    + """
+criterion : {"squared_error"}
+    Impurity that a split decreases.
+"""
+)
+
+ATTRIBUTES = """
+projection_, feature_shape_, max_features_, max_bins_ : str, tuple, int, int
+    Resolved values of these parameters.
+min_patch_, max_patch_ : ndarray of shape (n_axes,), int32
+    Resolved values of these parameters; only with projection "patch".
+feature_importances_ : ndarray of shape (n_features_in_,), float64
+    Importances of the features: not negative, with sum 1. ``.reshape(feature_shape_)`` can be
+    shown as an image.
+"""
+
+NOTES = """
+{weighted_rows}
+
+X of uint8 or bool, and X that holds only whole numbers from 0 to 255, is kept as bytes: a quarter
+of the memory, faster, and exactly the same forest.
+"""
+
+REFERENCES = """
+.. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests:
+   Closing the Gap on Neural Networks", 2019.
+.. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe,
+   J. Yim, R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer
+   Forests", JMLR 21, 2020.
+"""
+
+
+class _ManifoldForest(BootstrapMixin, GreedyForest):
+    """Parameters and training shared by classifier and regressor."""
+
+    _parameter_constraints: dict = {
+        **GreedyForest._search_constraints,
+        "projection": [StrOptions({"auto", "axis", "sparse", "patch"})],
+        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "contrast": [StrOptions({"sum", "edge", "difference", "mix"})],
+        "min_patch": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "max_patch": [
+            StrOptions({"auto"}),
+            "array-like",
+            Interval(Integral, 1, None, closed="left"),
+        ],
+        "wrap": ["array-like", "boolean"],
+        "unordered": ["array-like", "boolean"],
+        "placement": [StrOptions({"corner", "inside"})],
+        "n_nonzeros": [Interval(Real, 0.0, None, closed="neither")],
+        "nonzeros": [StrOptions({"poisson", "fixed"})],
+        "sparse_weights": [StrOptions({"scaled", "sign"})],
+    }
+    _compares_indicators = True
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        projection="auto",
+        feature_shape=None,
+        contrast="mix",
+        min_patch=1,
+        max_patch="auto",
+        wrap=False,
+        unordered=False,
+        placement="corner",
+        n_nonzeros=2.0,
+        nonzeros="poisson",
+        sparse_weights="scaled",
+        criterion="squared_error",
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples=1024,
+        max_features="auto",
+        max_depth=None,
+        min_samples_split=2,
+        min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
+        max_leaf_nodes=None,
+        min_impurity_decrease=0.0,
+        bootstrap=True,
+        max_samples=None,
+        oob_score=False,
+        importance_type="impurity",
+        categorical_features="from_dtype",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+    # ----------------------------------------------------------------------------------- settings
+
+    def _settings(self, data, request):
+        n_features = data.X.shape[1]
+        if self.nonzeros == "fixed" and self.n_nonzeros < 1:
+            raise ValueError(
+                f"n_nonzeros={self.n_nonzeros} must be at least 1 with nonzeros='fixed'"
+            )
+        projection = self.projection
+        if projection == "auto":
+            projection = "sparse" if self.feature_shape is None else "patch"
+        grid = FeatureGrid(self.feature_shape, n_features)
+        flags = {
+            name: grid.per_axis(as_booleans(getattr(self, name), name), name, getattr(self, name))
+            for name in ("wrap", "unordered")
+        }
+        patches = None, None
+        if projection == "patch":
+            patches = self._resolve_patch(grid, flags["unordered"])
+        auto_features = self._auto_max_features(n_features, projection)
+        max_features = self._resolve_max_features(n_features, auto_features)
+        return ManifoldSettings(
+            **self._growth_settings(max_features=max_features),
+            projection=projection,
+            feature_shape=grid.shape,
+            **flags,
+            min_patch=patches[0],
+            max_patch=patches[1],
+            contrast=self.contrast,
+            is_inside=self.placement == "inside",
+            n_nonzeros=float(self.n_nonzeros),
+            has_fixed_nonzeros=self.nonzeros == "fixed",
+            has_scaled_weights=self.sparse_weights == "scaled",
+        )
+
+    def _method(self, settings):
+        return ManifoldMethod(settings, self._task(), self._sampling())
+
+    def _resolved(self, settings):
+        names = ["projection", "feature_shape", "max_features", "max_bins"]
+        names += ["min_patch", "max_patch"] if settings.projection == "patch" else []
+        return {f"{name}_": getattr(settings, name) for name in names}
+
+    @property
+    def _criterion(self):
+        return self.criterion
+
+    @property
+    def _needs_dense(self):
+        # Sums of patches read runs of neighbours.
+        if self.projection == "patch":
+            return "projection='patch'"
+        return None if self.feature_shape is None else f"feature_shape={self.feature_shape}"
+
+    @property
+    def _adds_features(self):
+        has_grid = self.feature_shape is not None
+        return self.projection == "patch" or (self.projection == "auto" and has_grid)
+
+    def _resolve_patch(self, grid, unordered):
+        """Smallest and largest patch, as arrays with one entry for each axis."""
+        low = grid.sizes(self.min_patch, "min_patch")
+        if isinstance(self.max_patch, str):
+            high = tuple(
+                length if is_unordered else max(math.isqrt(length - 1) + 1, least)
+                for length, is_unordered, least in zip(grid.shape, unordered, low)
+            )
+        else:
+            high = grid.sizes(self.max_patch, "max_patch")
+        if any(least > most for least, most in zip(low, high)):
+            raise ValueError(
+                f"min_patch={self.min_patch} must not exceed max_patch={self.max_patch}"
+            )
+        return np.array(low, dtype=np.int32), np.array(high, dtype=np.int32)
+
+    def _auto_max_features(self, n_features, projection):
+        """Chosen by errors on tables (sparse) and out of bag on images (patch)."""
+        root = math.sqrt(n_features)
+        if projection == "patch":
+            return math.ceil(2 * root)
+        if projection == "sparse":
+            return max(16, min(n_features, math.ceil(4 * root)))
+        return n_features if self.criterion == "squared_error" else math.ceil(root)
+
+
+@described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
+    """Classify with a forest of random patches, sparse mixtures or single features.
+
+    At every node, `max_features_` random directions are drawn; the rows of the node are projected
+    on each, and the best cut is taken (Perry et al. [1]_, section 3). `projection` says where
+    directions come from: patches of structured features (images, signals, volumes, circles),
+    sparse random mixtures of features [2]_, or the features themselves, which is a random forest.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    ManifoldForestRegressor : The same for real targets.
+    sklearn.ensemble.RandomForestClassifier : Single features, exact splits.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import ManifoldForestClassifier
+    {digits}
+    >>> forest = ManifoldForestClassifier(feature_shape=(8, 8), random_state=0)
+    >>> bool(forest.fit(X_train, y_train).score(X_test, y_test) > 0.97)
+    True
+    >>> forest.feature_importances_.reshape(8, 8).shape
+    (8, 8)
+    """
+
+    _parameter_constraints: dict = {
+        "criterion": [StrOptions({"gini", "entropy"})],
+    }
+
+    @property
+    def _label_criterion(self):
+        return self.criterion
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        projection="auto",
+        feature_shape=None,
+        contrast="mix",
+        min_patch=1,
+        max_patch="auto",
+        wrap=False,
+        unordered=False,
+        placement="corner",
+        n_nonzeros=2.0,
+        nonzeros="poisson",
+        sparse_weights="scaled",
+        criterion="gini",
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples=1024,
+        max_features="auto",
+        max_depth=None,
+        min_samples_split=2,
+        min_samples_leaf=1,
+        min_weight_fraction_leaf=0.0,
+        max_leaf_nodes=None,
+        min_impurity_decrease=0.0,
+        bootstrap=True,
+        max_samples=None,
+        oob_score=False,
+        class_weight=None,
+        categorical_features="from_dtype",
+        importance_type="impurity",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        warm_start=False,
+        time_limit=None,
+    ):
+        store_parameters(self, locals())
+
+
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
+    """Predict real targets with a forest of random patches, sparse mixtures or single features.
+
+    As `ManifoldForestClassifier`, with the squared error as the impurity and means as leaf values.
+
+    {parameters_and_attributes}
+
+    See Also
+    --------
+    ManifoldForestClassifier : The same for labels.
+    sklearn.ensemble.RandomForestRegressor : Single features, exact splits.
+
+    {notes_and_references}
+
+    Examples
+    --------
+    >>> from skforest import ManifoldForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = ManifoldForestRegressor(random_state=0, oob_score=True).fit(X, y)
+    >>> bool(forest.oob_score_ > 0.4)
+    True
+    >>> forest.predict(X[:2]).shape
+    (2,)
+    """
+
+    _parameter_constraints: dict = {
+        "criterion": [StrOptions({"squared_error"})],
+    }

@@ -1,0 +1,240 @@
+"""Alternating refinement of any forest of hard trees.
+
+Carreira-Perpinan and Tavallali, "Alternating optimization of decision trees, with application to
+learning sparse oblique trees", 2018. Every tree keeps its structure; its hyperplanes are trained
+again one after another, and its leaves are computed again, so that the loss of the tree on its
+training rows never rises.
+"""
+
+import copy
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from .._docs import with_texts
+from .._kernels.base.rows import tree_seed
+from ..forest.edit import with_votes
+from ..forest.statistics import route
+from ..table.matrix import min_max, scaled
+from ..training.alternating import refine_tree
+from ..training.method import joined
+from ..training.threads import in_parallel
+from .base import BaseForest, Integral, Interval, Real, StrOptions, validate_params
+from .targets import RoutingMixin
+from .unwrap import refusal, rewrapped, unwrapped
+from .validation import check_n_jobs, draw_seed
+
+OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
+
+
+@with_texts()
+@validate_params(
+    {
+        "n_sweeps": [Interval(Integral, 1, None, closed="left")],
+        "nu": [Interval(Real, 0.0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
+        "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
+        "prune": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def refine(
+    estimator,
+    X,
+    y,
+    sample_weight=None,
+    *,
+    n_sweeps=2,
+    nu=100.0,
+    learning_rate=0.3,
+    n_epochs="auto",
+    prune=True,
+    n_jobs=None,
+    random_state=None,
+    verbose=0,
+):
+    """Improve the trees of a fitted forest by tree alternating optimisation.
+
+    Every tree keeps its structure. Node by node, from the leaves to the root, the split is
+    replaced by a hyperplane over all features, trained by logistic regression to send each row of
+    the node to the subtree that predicts it better [1]_. Then the leaves are computed again. The
+    loss of a tree on its training rows never rises.
+
+    Single trees and small forests gain most; they may become more accurate, or smaller, than
+    deeper ones.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted, with hard splits: a manifold, CO2 or non-greedy forest, or end-to-end trees, which
+        then have routing="hard". It is not changed. Of a search, its best estimator is refined; of
+        a pipeline, the last step of a copy.
+    X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
+        Training rows: those that the estimator was fitted on, or others.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Labels that the estimator knows, or targets.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Not negative, not all 0. None: 1 everywhere.
+    n_sweeps : int, default=2
+        Number of visits to every node, at least 1.
+    nu : float, default=100.0
+        Bound on the squared norm of the weights and the bias of a split, more than 0. Features
+        are measured in units in which the rows that train a split have root mean square norm 8.
+    learning_rate : float, default=0.3
+        Length of a gradient step, more than 0. It is halved when the loss has not decreased for
+        three epochs; training ends at a fiftieth of it.
+    n_epochs : "auto" or int, default="auto"
+        Largest number of passes over the rows that train a split. "auto": 30000 / n for n rows,
+        but at least 3 and at most 15.
+    prune : bool, default=True
+        Whether to remove nodes that no training row reaches any more.
+    n_jobs : int or None, default=None
+        Number of threads that refine trees. None: 1, unless in a `joblib.parallel_config`
+        context. -1: all processors. The forest does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order in which rows are shown.
+    verbose : int, default=0
+        1 shows progress; see the estimators.
+
+    Returns
+    -------
+    refined : estimator of the same class
+        A fitted copy with one more attribute, `refine_curve_`: for every tree an ndarray of shape
+        (n_sweeps + 1,), float64, its loss on its training rows before and after each sweep (the
+        weighted fraction of wrong labels, or the weighted mean squared error). For an estimator of
+        a single tree it is that ndarray, otherwise a list. Out-of-bag attributes are those of the
+        refined trees, or removed where the samples cannot be drawn again.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If it is not an estimator of this package, is a blend, or its splits are networks.
+    ValueError
+        If a parameter or the data is not valid, or the estimator is a hinge forest or oblique
+        boosting.
+
+    Notes
+    -----
+    With `bootstrap`, a tree is refined on its own sample if that can be drawn again: if X, y and
+    `sample_weight` are those of the fit, which is recognised by the weights of its leaves.
+    Otherwise, and without `bootstrap`, it is refined on all rows.
+
+    For a forest that does not scale its features, hyperplanes are trained in features scaled to
+    [0, 1], and stored in the original units. Limits such as `min_samples_leaf` hold for growing
+    only. The lengths of the new hyperplanes are unrelated to the steepness of an end-to-end tree,
+    so soft routing of refined trees is not meaningful.
+
+    References
+    ----------
+    .. [1] M. A. Carreira-Perpinan, P. Tavallali, "Alternating optimization of decision trees, with
+       application to learning sparse oblique trees", 2018.
+
+    Examples
+    --------
+    >>> import skforest
+    {digits}
+    >>> tree = skforest.CO2ForestClassifier(1, max_depth=6, random_state=0).fit(X_train, y_train)
+    >>> better = skforest.refine(tree, X_train, y_train, random_state=0)
+    >>> bool(better.score(X_test, y_test) > tree.score(X_test, y_test))
+    True
+    """
+    whole = unwrapped(estimator)
+    if whole.estimator is not estimator:
+        options = {
+            "n_sweeps": n_sweeps, "nu": nu, "learning_rate": learning_rate, "n_epochs": n_epochs,
+            "prune": prune, "n_jobs": n_jobs, "random_state": random_state, "verbose": verbose,
+        }  # fmt: skip
+        X = whole.transform(X)
+        return rewrapped(estimator, lambda own: refine(own, X, y, sample_weight, **options))
+    _check_estimator(estimator)
+    check_n_jobs(n_jobs)
+    refined = copy.copy(estimator)
+    if isinstance(refined, RoutingMixin):
+        refined.routing = "hard"
+        refined.forest_ = refined._routing_forest
+    if sparse.issparse(X):
+        raise TypeError("refine takes dense X, since it trains hyperplanes over all features")
+    data = refined._known_training_set(X, y, sample_weight)
+    seed = draw_seed(random_state)
+    forest = refined.forest_
+    features = None
+    if not forest.feature_map.is_scaling:
+        offset, factor = min_max(data.X)
+        features = scaled(data.X, offset, factor), offset, factor
+    options = {
+        "criterion": refined._criterion, "n_sweeps": n_sweeps, "nu": nu,
+        "learning_rate": learning_rate, "n_epochs": n_epochs, "pruned": prune,
+        "features": features,
+    }  # fmt: skip
+    if not len(forest.spread):
+        forest = forest.replaced({**forest.arrays, "spread": data.deviation()})
+
+    def refine_one(tree, control):
+        sample, is_own = _tree_sample(estimator, data, tree)
+        found = refine_tree(
+            forest[tree].compact(), sample, tree_seed(seed, tree), control.stop, **options
+        )
+        return *found, is_own
+
+    done = in_parallel(refine_one, range(len(forest)), n_jobs, verbose, "refine")
+    trees, curves, is_own = zip(*done)
+    refined.forest_ = joined(trees)
+    if getattr(refined, "voting", "soft") == "hard":
+        refined.forest_ = with_votes(refined.forest_)
+    refined.refine_curve_ = list(curves)
+    if hasattr(refined, "_update_refined_records"):
+        refined._update_refined_records()
+    for name in OOB:
+        if hasattr(refined, name):
+            delattr(refined, name)
+    if getattr(refined, "oob_score", False) and all(is_own):
+        refined._set_oob(estimator._sampling(), data)
+    return refined
+
+
+def _check_estimator(estimator):
+    """Raise unless its forest is one that can be refined."""
+    if not isinstance(estimator, BaseForest):
+        needed = "a fitted manifold, CO2, non-greedy or end-to-end estimator of skforest"
+        raise refusal(estimator, needed=needed)
+    check_is_fitted(estimator, "forest_")
+    forest = estimator.forest_
+    if hasattr(estimator, "networks_"):
+        raise TypeError(
+            f"estimator is a {type(estimator).__name__}, whose splits are networks; only "
+            "hyperplanes and single features can be refined"
+        )
+    soft = forest.gate != "hard" and not isinstance(estimator, RoutingMixin)
+    if soft or forest.link != "identity" or forest.aggregate != "mean":
+        raise ValueError(
+            f"estimator is a {type(estimator).__name__}, which cannot be refined; only trees with "
+            "hard splits whose predictions are averaged can be, such as those of manifold, CO2, "
+            f"non-greedy and end-to-end estimators (gate={forest.gate!r}, link={forest.link!r}, "
+            f"aggregate={forest.aggregate!r})"
+        )
+
+
+def _tree_sample(estimator, data, tree):
+    """The sample to refine a tree on, and whether it is the one that the tree was grown on.
+
+    A bootstrap is drawn again from the seed of the tree. It is the right one if every leaf gets
+    the weight that it had; otherwise all rows are taken.
+    """
+    if not getattr(estimator, "bootstrap", False):
+        return estimator._sampling().sample(data, 0), False
+    try:
+        sample = estimator._sampling().sample(data, tree_seed(estimator._seed, tree))
+        forest = estimator.forest_[tree]
+        counted = np.bincount(route(forest, data.X), sample.weight, forest.n_nodes)
+        leaf = forest.child < 0
+        if np.allclose(counted[leaf], forest.node_weight[leaf], rtol=1e-9, atol=0):
+            return sample, True
+    except ValueError:  # more draws than there are rows
+        pass
+    return estimator._sampling(False).sample(data, 0), False

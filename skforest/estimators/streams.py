@@ -1,0 +1,91 @@
+"""Training on streams: what hinge forests do in `partial_fit`."""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from .._warnings import warn_caller
+from ..forest.storage import as_levels
+from ..table.frames import UNKNOWN, as_frame
+from ..training.hinge_stream import HingeStream, joined_rows
+from ..training.method import FitRequest
+from .validation import draw_seed
+
+FEW_ROWS = 50  # with fewer, a stream begins again with each part, as if it were the first
+
+
+class StreamMixin:
+    """`_partial_fit` of estimators with a `HingeMethod`; before `BaseForest` among the bases."""
+
+    def _store(self, forest, settings, records, n_before=0):
+        super()._store(forest, settings, records, n_before)
+        vars(self).pop("_stream", None)  # what it was trained with before is replaced
+
+    def _partial_fit(self, X, y, sample_weight, encode):
+        """Train on a part; `encode` takes y, and whether it is the first part."""
+        self._validate_params()
+        with self._unchanged_on_error():
+            is_first = not hasattr(self, "_stream")
+            stream = HingeStream() if is_first else self._stream
+            known_map = None if is_first else self.forest_.feature_map
+            known = None if is_first else known_map.levels
+            if not is_first and stream.n_rows < FEW_ROWS:
+                known = self._levels_with(stream.levels, X)
+            X, y, weight, levels = self._validate_fit(X, y, sample_weight, known)
+            rows = X, encode(y, is_first), weight
+            if is_first:
+                self._seed = draw_seed(self.random_state)
+            elif stream.n_rows >= FEW_ROWS:
+                self._warn_of_levels(X, levels)
+            n_rows = stream.n_rows + np.count_nonzero(weight)
+            rows, waits = joined_rows(stream.waiting, rows), n_rows < FEW_ROWS
+            if stream.n_rows < FEW_ROWS:  # begin again, with all rows so far
+                stream = self._begin_stream(rows, levels)
+            elif np.count_nonzero(rows[2]) >= stream.settings.batch_size:
+                stream = self._continue_stream(stream, rows, levels, known_map)
+            else:
+                waits = True
+            waiting = rows if waits else None
+            self._stream = replace(stream, n_rows=n_rows, waiting=waiting, levels=levels)
+        return self
+
+    def _levels_with(self, levels, X):
+        """Levels of the categories of a stream, and behind them those of a further part."""
+        table, _ = self._read(as_frame(self._unfolded(X)), list(levels), False)
+        if table is None or not levels:
+            return levels
+        longer = as_levels(
+            {j: list(dict.fromkeys([*known, *table.levels(j)])) for j, known in levels.items()}
+        )
+        longer.ordered = levels.ordered
+        return longer
+
+    def _warn_of_levels(self, X, levels):
+        """Warn of categories most of whose values in a part are unknown levels."""
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
+        for j in levels:
+            if (X[:, j] == UNKNOWN).mean() > 0.5:
+                warn_caller(
+                    f"most values of column {names[j]!r} of X are levels that the first "
+                    f"{FEW_ROWS} rows of the stream did not have; they count as unknown"
+                )
+
+    def _begin_stream(self, rows, levels):
+        """The stream after its first part."""
+        data = self._set_stream_target(self._merged_rows(*rows, levels, is_stream=True))
+        settings = self._settings(data, FitRequest())
+        method = self._method(replace(settings, validation_fraction=0.0))
+        stream, forest = HingeStream.begun(method, data)
+        self._store(forest, method.settings, stream.records)
+        return stream
+
+    def _continue_stream(self, stream, rows, levels, known_map):
+        """The stream after a later part."""
+        stream, known_map = stream.recentred(rows[0], known_map)
+        part = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
+        method = self._method(stream.settings)
+        labelled = self._set_stream_target(part) if is_classifier(self) else None
+        stream, forest = stream.continued(method, part, labelled)
+        self._store(forest, method.settings, stream.records)
+        return stream

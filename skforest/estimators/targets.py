@@ -1,0 +1,485 @@
+"""Targets and predictions: what classifiers, regressors and soft trees add to the base class."""
+
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import check_array
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from .._docs import with_texts
+from ..forest.edit import with_gate
+from ..forest.statistics import labels_of, probabilities
+from ..table.target_statistics import indicators
+from ..training.losses import SquaredError, TargetUnits, for_squared_errors, with_outlier_weights
+from ..training.method import balancing_factor
+from ..training.user_losses import Loss
+from .base import StrOptions
+from .predictor import ClassPredictor, Predictor
+
+GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
+
+
+@with_texts()
+class ForestClassifierMixin(ClassifierMixin):
+    """What classifiers add to `BaseForest`."""
+
+    _parameter_constraints: dict = {
+        "class_weight": [StrOptions({"balanced", "balanced_subsample"}), dict, list, None],
+    }
+    _target_options = {"multi_output": True}
+    _takes_several_outputs = True
+    _label_criterion = "gini"  # impurity of labels; of several outputs it is the squared error
+
+    # ------------------------------------------------------------------------------------- target
+
+    @property
+    def _has_several_outputs(self):
+        return isinstance(self.classes_, list)
+
+    @property
+    def _criterion(self):
+        return "squared_error" if self._has_several_outputs else self._label_criterion
+
+    def _check_target_type(self, y):
+        """Raise ValueError if a label is None or NaN, with its position."""
+        if sparse.issparse(y):
+            raise ValueError("sparse y is not supported; pass y.toarray()")
+        is_series = hasattr(y, "__array__") and not isinstance(y, np.ndarray)  # or a data frame
+        values = np.asarray(y, dtype=object) if is_series else y
+        if isinstance(values, np.ndarray):
+            if values.dtype != object or values.ndim not in (1, 2):
+                return
+        elif not isinstance(values, list | tuple):
+            return
+        for i, row in enumerate(values):
+            for label in row if isinstance(row, list | tuple | np.ndarray) else [row]:
+                # NaN is the only float that differs from itself; pandas.NA is neither true nor
+                # false.
+                is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+                if is_missing or (isinstance(label, float) and label != label):
+                    raise ValueError(
+                        f"y contains NaN or None: label {i} is {label!r}; remove rows without a "
+                        "label"
+                    )
+
+    def _label_columns(self, y):
+        """The labels of every output: a list of arrays of shape (n_samples,)."""
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            if not self._takes_several_outputs:
+                raise ValueError(
+                    f"y has {y.shape[1]} outputs; {type(self).__name__} takes one label per row"
+                )
+            # Columns of objects are strings, numbers or bools, each of their own.
+            return [np.array(column.tolist()) if y.dtype == object else column for column in y.T]
+        return [column_or_1d(y, warn=True)]
+
+    def _encode_target(self, y, is_warm_start):
+        """Class numbers of the labels, one column for each output."""
+        try:
+            columns = self._label_columns(y)
+            for column in columns:
+                check_classification_targets(column)
+            found = [np.unique(column, return_inverse=True) for column in columns]
+        except TypeError as error:
+            raise TypeError(f"y must hold labels of one type: {error}") from error
+        classes = [labels for labels, _ in found]
+        if is_warm_start and not same_classes(classes, self._every_classes):
+            shown = classes if len(classes) > 1 else classes[0]
+            raise ValueError(
+                f"y has classes {shown}, but warm_start=True continues with {self.classes_}"
+            )
+        n_classes = [len(labels) for labels in classes]
+        several = len(classes) > 1
+        self.classes_ = classes if several else classes[0]
+        self.n_classes_ = n_classes if several else n_classes[0]
+        self.n_outputs_ = len(classes)
+        if several and self._label_criterion == "entropy" and hasattr(self, "criterion"):
+            raise ValueError(
+                f'criterion="entropy" takes one output, y has {len(classes)}; use criterion="gini"'
+            )
+        return np.stack([codes.astype(np.float64) for _, codes in found], axis=1)
+
+    @property
+    def _every_classes(self):
+        """Classes of every output, as a list."""
+        return self.classes_ if self._has_several_outputs else [self.classes_]
+
+    def _encode_known_target(self, y, name="y"):
+        """Class numbers of labels that the estimator was fitted on; `name`: of the argument."""
+        codes = []
+        try:
+            columns = self._label_columns(y)
+            if len(columns) != len(self._every_classes):
+                raise ValueError(
+                    f"{name} has {len(columns)} outputs, the estimator was fitted with "
+                    f"{len(self._every_classes)}"
+                )
+            for labels, classes in zip(columns, self._every_classes):
+                unknown = np.setdiff1d(labels, classes)
+                if len(unknown):
+                    raise ValueError(
+                        f"{name} has labels {unknown}, the estimator was fitted on {classes}"
+                    )
+                codes.append(np.searchsorted(classes, labels).astype(np.float64))
+        except TypeError as error:
+            raise TypeError(f"{name} must hold labels of one type: {error}") from error
+        return np.stack(codes, axis=1)
+
+    def _set_target(self, data, is_warm_start):
+        """Class numbers as the target, or indicators of the classes of several outputs.
+
+        Class weights multiply the weights of the rows.
+        """
+        data = self._with_class_weights(data)
+        target = self._numeric_target(data.y)
+        units = self._target_units(data, target, is_warm_start)
+        if self._has_several_outputs:
+            target = (target - units.baseline) / units.scale
+        return data.with_target(target, units)
+
+    def _numeric_target(self, y):
+        """Class numbers, int32 of shape (n_rows,), or indicators of those of several outputs."""
+        codes = y.astype(np.int32)
+        return indicators(codes, self.n_classes_) if self._has_several_outputs else codes[:, 0]
+
+    def _without_outliers(self, y, weight):
+        """Labels, none of which is an outlier."""
+        return y
+
+    def _for_squared_errors(self, data):
+        """The training set itself."""
+        return data
+
+    def _with_class_weights(self, data):
+        """The training set with its weights multiplied by those of the classes."""
+        if self.class_weight in (None, "balanced_subsample"):
+            return data
+        given, codes = self.class_weight, data.y.astype(np.int32)
+        n_outputs = codes.shape[1]
+        if isinstance(given, list) and len(given) != n_outputs:
+            raise ValueError(
+                f"class_weight={given!r} has {len(given)} entries, y has {n_outputs} outputs"
+            )
+        if isinstance(given, dict) and n_outputs > 1:
+            raise ValueError(
+                f"class_weight={given!r} must be a list of dicts, one for each output of y"
+            )
+        factor = np.ones(len(data))
+        for k, (column, classes) in enumerate(zip(codes.T, self._every_classes)):
+            if given == "balanced":
+                of_class = balancing_factor(column, data.weight, len(classes))
+            else:
+                own = given[k] if isinstance(given, list) else given
+                of_class = self._given_factor(own, column, classes)
+            factor *= of_class[column]
+        weight = data.weight * factor
+        if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
+            raise ValueError(
+                f"class_weight={given!r} must leave the rows finite weights of 0 or more, not all "
+                "0"
+            )
+        return data.with_weight(weight)
+
+    def _given_factor(self, weights, codes, classes):
+        """Factor for each class of one output, from its entry of `class_weight`."""
+        try:
+            return compute_class_weight(weights, classes=classes, y=classes[codes])
+        except (ValueError, TypeError) as error:
+            message = f"class_weight={self.class_weight!r} is not valid: {error}"
+            raise type(error)(message) from error
+
+    def _target_units(self, data, target, is_warm_start):
+        """Raw prediction that training starts from; class numbers have no unit."""
+        n = int(np.sum(self.n_classes_))
+        return TargetUnits(np.zeros(n), 1.0, np.ones(n))
+
+    def _sampling(self, *bootstrap):
+        """With ``class_weight="balanced_subsample"``, samples are balanced."""
+        sampling = super()._sampling(*bootstrap)
+        if self.class_weight != "balanced_subsample":
+            return sampling
+        n_classes = tuple(len(classes) for classes in self._every_classes)
+        return replace(sampling, balanced=n_classes)
+
+    def _task(self):
+        n_classes = tuple(len(classes) for classes in self._every_classes)
+        return replace(super()._task(), n_classes=n_classes)
+
+    @property
+    def _task_metadata(self):
+        if self._has_several_outputs:
+            kinds = {labels.dtype.kind for labels in self.classes_}
+            dtype = object if len(kinds) > 1 else None
+            return {
+                "task": "multioutput classification",
+                "n_outputs": sum(self.n_classes_),
+                "n_classes": self.n_classes_,
+                "classes": np.concatenate([np.asarray(c, dtype=dtype) for c in self.classes_]),
+            }
+        return {
+            "task": "classification",
+            "n_outputs": self.n_classes_,
+            "n_shared_values": self.n_classes_,
+            "classes": self.classes_,
+        }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._takes_several_outputs
+        tags.classifier_tags.multi_label = self._takes_several_outputs
+        return tags
+
+    # -------------------------------------------------------------------------------- predictions
+
+    def predict_proba(self, X):
+        """Class probabilities.
+
+        {takes_rows}
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
+            In the order of `classes_`; a list with one array for each output if there are several.
+        """
+        return self._probabilities_of(self._response(X))
+
+    def _probabilities_of(self, response):
+        """Probabilities by the response of the forest."""
+        if not self._has_several_outputs:
+            return response
+        return probabilities(response, self.n_classes_)
+
+    def predict_log_proba(self, X):
+        """Logarithms of the class probabilities.
+
+        {takes_rows}
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
+        """
+        proba = self.predict_proba(X)
+        with np.errstate(divide="ignore"):
+            return [np.log(p) for p in proba] if isinstance(proba, list) else np.log(proba)
+
+    def predict(self, X):
+        """Class of largest probability.
+
+        {takes_rows}
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        return self._prediction_of(self._response(X))
+
+    def _prediction_of(self, response):
+        """Labels by the response of the forest."""
+        return labels_of(response, self._every_classes)
+
+    def predictor(self):
+        """A function that predicts rows of float32 with little validation, see :ref:`serve`.
+
+        Returns
+        -------
+        predictor : ClassPredictor
+            Called with rows, it returns class probabilities. It has the methods `predict`,
+            `predict_proba` and `encode`, which makes rows of a data frame.
+        """
+        return ClassPredictor(self)
+
+    def _set_oob_attributes(self, of_samples, response, data, known):
+        if not self._has_several_outputs:
+            self.oob_decision_function_ = of_samples
+            found = response.argmax(axis=1)[:, None]
+        else:
+            self.oob_decision_function_ = probabilities(of_samples, self.n_classes_)
+            found = np.stack(
+                [part.argmax(axis=1) for part in probabilities(response, self.n_classes_)], axis=1
+            )
+        is_right = (data.y[known] == found).all(axis=1)
+        self.oob_score_ = float(np.average(is_right, weights=data.weight[known]))
+
+
+def same_classes(classes, others):
+    """Are the classes of all outputs, lists of arrays, equal?"""
+    return len(classes) == len(others) and all(map(np.array_equal, classes, others))
+
+
+def target_matrix(y, name="y"):
+    """A real target as float64 of shape (n_samples, n_outputs), and whether it has one axis."""
+    with np.errstate(invalid="ignore"):  # scikit-learn's sum of the largest numbers
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name=name)
+    return np.ascontiguousarray(y.reshape(len(y), -1)), y.ndim == 1
+
+
+@with_texts()
+class ForestRegressorMixin(RegressorMixin):
+    """What regressors add to `BaseForest`."""
+
+    _target_options = {"multi_output": True, "y_numeric": True}
+    _calibrates_quantiles = False  # does training move the baseline of quantiles at its end?
+
+    # ------------------------------------------------------------------------------------- target
+
+    def _check_target_type(self, y):
+        dtype = getattr(y, "dtype", None)
+        has_strings = isinstance(dtype, np.dtype) and dtype.kind in "USmM"
+        if isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and dtype.kind == "O"):
+            has_strings = any(isinstance(value, str | bytes) for value in y)
+        if has_strings:
+            classifier = type(self).__name__.replace("Regressor", "Classifier")
+            raise ValueError(
+                f"y holds strings or dates, {type(self).__name__} predicts numbers; to predict "
+                f"labels, use {classifier} (could not convert string to float)"
+            )
+
+    def _encode_target(self, y, is_warm_start):
+        """The target as a matrix."""
+        Y, is_1d = target_matrix(y)
+        if is_warm_start and Y.shape[1] != self.n_outputs_:
+            raise ValueError(
+                f"y has {Y.shape[1]} outputs, but warm_start=True continues with {self.n_outputs_}"
+            )
+        self._is_1d, self.n_outputs_ = is_1d, Y.shape[1]
+        return Y
+
+    def _encode_known_target(self, y, name="y"):
+        """The target as a matrix, with the number of outputs that the estimator was fitted on."""
+        Y, _ = target_matrix(y, name)
+        if Y.shape[1] != self.n_outputs_:
+            raise ValueError(
+                f"{name} has {Y.shape[1]} outputs, the estimator was fitted with {self.n_outputs_}"
+            )
+        return Y
+
+    def _numeric_target(self, y):
+        """Real targets, as they are."""
+        return y
+
+    def _set_target(self, data, is_warm_start):
+        """The target in the units of the loss: deviations from a baseline."""
+        loss = self._make_loss()
+        is_calibrated = self._calibrates_quantiles and loss.calibration_level is not None
+        keeps_baseline = is_warm_start and not is_calibrated
+        baseline = self.forest_.baseline if keeps_baseline else None
+        data = with_outlier_weights(data, loss)
+        with np.errstate(over="ignore", invalid="ignore"):  # raises for targets that are too large
+            units = loss.target_units(data.y, data.weight, baseline)
+        return data.with_target(loss.scale_target(data.y, units), units)
+
+    def _make_loss(self):
+        return SquaredError(self.n_outputs_)
+
+    def _without_outliers(self, y, weight):
+        """The target as the loss clips it for choices by squared errors."""
+        return self._make_loss().without_outliers(y, weight)
+
+    def _for_squared_errors(self, data):
+        """The training set without outliers of the target, or with all of them clipped."""
+        return for_squared_errors(data, self._make_loss())
+
+    @property
+    def _task_metadata(self):
+        return {"task": "regression", "n_outputs": self.n_outputs_}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    # -------------------------------------------------------------------------------- predictions
+
+    def predict(self, X):
+        """Predicted target.
+
+        {takes_rows}
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs), float64
+        """
+        return self._prediction_of(self._response(X))
+
+    def _prediction_of(self, response):
+        """Targets by the response of the forest."""
+        response = self._linked(response)
+        return response[:, 0] if self._is_1d else response
+
+    @property
+    def _has_own_link(self):
+        loss = getattr(self, "loss", None)
+        return isinstance(loss, Loss) and type(loss).inverse_link is not Loss.inverse_link
+
+    def _linked(self, response):
+        """Predictions by the response of the forest, before an only output loses its axis."""
+        if not self._has_own_link:
+            return response
+        linked = np.asarray(self.loss.inverse_link(response))
+        if linked.shape != response.shape:
+            raise ValueError(
+                f"{type(self.loss).__name__}.inverse_link returned shape {linked.shape}, expected "
+                f"{response.shape}"
+            )
+        return linked
+
+    def predictor(self):
+        """A function that predicts rows of float32 with little validation, see :ref:`serve`.
+
+        Returns
+        -------
+        predictor : Predictor
+            Called with rows, it returns predicted targets. It has the methods `predict` and
+            `encode`, which makes rows of a data frame.
+        """
+        return Predictor(self)
+
+    def _set_oob_attributes(self, of_samples, response, data, known):
+        of_samples, response = self._linked(of_samples), self._linked(response)
+        self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
+        self.oob_score_ = r2_score(data.y[known], response, sample_weight=data.weight[known])
+
+
+class RoutingMixin:
+    """Hard or soft routing of fitted soft trees, by the parameter `routing`."""
+
+    def _gated(self, forest):
+        """The same trees with the gates of `routing`."""
+        if not isinstance(self.routing, str) or self.routing not in GATES:
+            raise ValueError(f'routing={self.routing!r} must be "hard" or "soft"')
+        return with_gate(forest, GATES[self.routing])
+
+    @property
+    def _routing_forest(self):
+        return self._gated(self.forest_)
+
+    def routing_scores(self, X, y, sample_weight=None):
+        """Scores with hard and with soft routing, and how much the two predictions differ.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or (n_samples, \\*feature_shape)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        scores : dict of str to float
+            "hard" and "soft": what `score` returns with each `routing`. "gap": mean absolute
+            difference of the two predictions, of probabilities or targets.
+        """
+        check_is_fitted(self, "forest_")
+        scores, responses = {}, []
+        for routing in GATES:
+            other = copy(self)
+            other.routing = routing
+            scores[routing] = other.score(X, y, sample_weight)
+            responses.append(other._response(X))
+        return scores | {"gap": float(np.abs(responses[0] - responses[1]).mean())}

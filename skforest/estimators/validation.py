@@ -1,0 +1,406 @@
+"""Validation of parameters and tables, which all estimators share.
+
+`TableEstimator` reads X, y and sample weights; a subclass says which types it takes.
+"""
+
+import re
+from abc import ABCMeta
+from contextlib import contextmanager
+from math import isfinite
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state, check_X_y
+from sklearn.utils.validation import validate_data
+
+from .._warnings import warn_caller
+from ..forest.storage import as_levels
+from ..table.feature_map import MISSING
+from ..table.frames import (
+    as_frame,
+    find_categories,
+    input_dtype,
+    read_table,
+    table_of_matrix,
+    where_not_finite,
+)
+from ..table.matrix import BLOCK, canonical_csr, dense, value_range
+from ..table.training_set import check_sample_weight
+
+MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
+# A predictor takes float64 where float32 would move a training value by more than this share of
+# the range of its column: then some rows change sides at one of a few hundred thresholds.
+FLOAT32_STEP = 2.0**-19
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+# Text that is no category. Categories take a few values many times: fewer than MIN_ROWS rows tell
+# nothing, nor do fewer values than there are days of a month, unless nearly every row has its own.
+MIN_ROWS = 30  # distinct rows that are not missing
+DISTINCT = 0.8  # levels by row: identifiers and free text have as many, or more
+MIN_PARSED = 32  # levels, of which PARSED are numbers or dates
+PARSED = 0.9  # some are often words for missing values
+MAX_NUMBER_ROWS = 10  # a level: numbers and dates with more rows a level may be codes
+DATE_TEXT = re.compile(
+    r"""([a-z]{3,9},?\s+)?                             # day of the week
+    (\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})
+    |\d{1,2}[-.\s]*MONTH[-.,\s]*\d{2,4}|MONTH\s*\d{1,2},?\s*\d{2,4}|\d{4}[-\s]MONTH[-\s]\d{1,2})
+    ([T,\s]\s*TIME)?|TIME""".replace(
+        "MONTH", "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+    ).replace("TIME", r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*([ap]m)?\s*(z|utc|[+-]\d{2}:?\d{2})?"),
+    re.IGNORECASE | re.VERBOSE,
+)
+NO_CATEGORIES = {  # the reasons, and what to do
+    "numbers as text": "Convert numbers with pandas.to_numeric",
+    "dates or times as text": "Derive numbers from dates, such as the year or the day of the week",
+    "as many levels as rows, or nearly": "Drop identifiers, and derive numbers from free text",
+}
+HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
+
+
+class TableEstimator(BaseEstimator, metaclass=ABCMeta):
+    """Validation of parameters and tables; not for direct use."""
+
+    _parameter_constraints: dict = {}
+    _scales_features = False  # does the feature map scale the features?
+    _takes_missing = True  # does it fill missing values?
+
+    def __init_subclass__(cls, **kwargs):
+        """Add the constraints of all base classes to those of the class."""
+        super().__init_subclass__(**kwargs)
+        merged, names = {}, cls._get_param_names()
+        for base in reversed(cls.__mro__):
+            merged |= vars(base).get("_parameter_constraints", {})
+        cls._parameter_constraints = {
+            name: kinds for name, kinds in merged.items() if name in names or not names
+        }
+
+    # ------------------------------------------------------------------------------ in notebooks
+
+    def _repr_html_inner(self):
+        """The diagram of scikit-learn and, once the estimator is fitted, a table of the model."""
+        return super()._repr_html_inner() + self._model_html()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def _model_html(self):
+        """A table of the fitted model; nothing before `fit`."""
+        return ""
+
+    # ---------------------------------------------------------------------------------- checking
+
+    @contextmanager
+    def _unchanged_on_error(self):
+        """Restore all attributes if the body raises or is interrupted."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _validate_params(self):
+        """Check every parameter; called by `fit`."""
+        super()._validate_params()
+        check_n_jobs(getattr(self, "n_jobs", None))
+        for name, value in self.get_params(deep=False).items():
+            is_count = isinstance(value, Integral) and name not in HAVE_OTHER_BOUNDS
+            if is_count and value > MAX_COUNT:
+                raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")
+
+    def _unfolded(self, X):
+        """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
+        feature_shape = getattr(self, "feature_shape", None)
+        if isinstance(X, list) and feature_shape is not None:
+            X = np.asarray(X)
+        shape = getattr(X, "shape", None)
+        for size, what in zip(shape or (), ("rows", "columns")):
+            if isinstance(size, Integral) and size > MAX_COUNT:
+                raise ValueError(f"X has {size} {what}, at most {MAX_COUNT} are supported")
+        if shape is None or len(shape) <= 2:
+            return X
+        if feature_shape is None:
+            if not hasattr(self, "feature_shape"):
+                return X
+            raise ValueError(
+                f"Found array with dim {len(shape)}, but feature_shape is None: pass "
+                f"feature_shape={tuple(shape[1:])}, or reshape X to (n_samples, n_features)"
+            )
+        if tuple(shape[1:]) != tuple(np.atleast_1d(feature_shape)):
+            raise ValueError(
+                f"X has rows of shape {tuple(shape[1:])}, feature_shape is {feature_shape}"
+            )
+        return np.asarray(X).reshape(shape[0], -1)
+
+    def _validate_fit(self, X, y, sample_weight, known_levels=None):
+        """Validated X, y and weights, and the levels of the categories in X.
+
+        X becomes a matrix of numbers: those of levels for categories, NaN for missing values.
+        `known_levels` are those of an earlier fit, with whose columns X is compared; None: X
+        determines them.
+        """
+        X = as_frame(self._unfolded(X))
+        self._check_target_type(y)
+        reset, levels = known_levels is None, known_levels
+        categorical = getattr(self, "categorical_features", None) if reset else list(levels)
+        table, is_categorical = self._read(X, categorical, reset)
+        if table is None:
+            X, y = self._validated(X, y, reset=reset, **self._target_options)
+            X = canonical_csr(X) if sparse.issparse(X) else X
+            weight, levels = check_sample_weight(sample_weight, X.shape[0]), {}
+        else:
+            weight = check_sample_weight(sample_weight, table.n_rows)
+            if reset:
+                there = None if weight.all() else np.flatnonzero(weight)
+                columns = np.flatnonzero(is_categorical).tolist()
+                levels = as_levels({j: table.levels(j, there) for j in columns})
+                levels.ordered = frozenset(filter(table.is_ordered, columns))
+            X, y = self._validated(
+                table.matrix(levels, is_training=True), y, reset=None, **self._target_options
+            )
+        if reset:
+            self.is_categorical_ = is_categorical
+        return X, y, weight, levels
+
+    def _read(self, X, categorical_features, reset):
+        """X as a Table, and which columns are categories; None, None for a matrix of numbers.
+
+        The names of the columns of a table are set, or checked against those of fit.
+        """
+        table = read_table(X)
+        if table is None:
+            from_dtype = isinstance(categorical_features, str)
+            if categorical_features is None or from_dtype or len(categorical_features) == 0:
+                return None, None
+            if sparse.issparse(X):
+                raise TypeError(
+                    f"categorical_features={categorical_features!r} takes no sparse X; "
+                    "pass X.toarray()"
+                )
+            X = check_array(X, dtype=None, ensure_all_finite=False)
+            table = table_of_matrix(X)
+        validate_data(self, X, "no_validation", reset=reset, skip_check_array=True)
+        is_free = reset and hasattr(self, "categorical_features")
+        is_categorical = find_categories(table, categorical_features, is_free)
+        if not is_categorical.any():
+            # Numbers alone are read faster as one matrix, where scikit-learn knows how.
+            is_plain = hasattr(X, "to_numpy") and table.is_numeric
+            return (None if is_plain else table), None
+        if getattr(self, "feature_shape", None) is not None:
+            name = table.names[int(np.argmax(is_categorical))]
+            raise ValueError(
+                f"column {name!r} of X is a category, which has no place on the grid of "
+                f"feature_shape={self.feature_shape}"
+            )
+        return table, is_categorical
+
+    def _leaves_out_text(self, data, Z):
+        """Take the information from columns of text that are no categories; is there any?
+
+        `data` is a TrainingSet of `Z`. Such a column gets a single level in Z and in the feature
+        map, so that it says at most where values are missing. Columns that the user has named and
+        those of ordered dtypes remain.
+        """
+        levels = data.feature_map.levels
+        if not levels or not isinstance(getattr(self, "categorical_features", None), str):
+            return False
+        found = {}
+        for j in sorted(set(levels) - levels.ordered):
+            n_rows = np.count_nonzero(data.X[:, j] != MISSING)
+            if reason := why_no_category(levels[j], n_rows):
+                found.setdefault(reason, []).append(j)
+                Z[Z[:, j] != MISSING, j] = 0
+                levels = data.feature_map.levels = levels.with_one(j)
+        if found:
+            names = getattr(self, "feature_names_in_", range(data.X.shape[1]))
+            shown = [
+                f"{', '.join(repr(names[j]) for j in columns)} ({reason})"
+                for reason, columns in found.items()
+            ]
+            advice = [NO_CATEGORIES[reason] for reason in found]
+            warn_caller(
+                f"Columns of X that are no categories take no part in the model: "
+                f"{'; '.join(shown)}. {'. '.join(advice)}. To use them as categories, name them "
+                "in categorical_features."
+            )
+        return bool(found)
+
+    def _validated(self, X, *y, reset, **options):
+        """`validate_data`, with errors that name the column; None: names have been checked."""
+        dtype = input_dtype(X, self._scales_features)
+        finite = "allow-nan" if self._takes_missing else True
+        options |= {"dtype": dtype, "order": "C", "ensure_all_finite": finite}
+        if sparse.issparse(X):
+            if self._needs_dense is not None:
+                raise TypeError(
+                    "Sparse data was passed for X, but dense data is required by "
+                    f"{self._needs_dense}; pass X.toarray()"
+                )
+            if hasattr(X, "check_format"):
+                try:
+                    X.check_format(full_check=True)
+                except ValueError as error:
+                    raise ValueError(f"X is not a valid sparse matrix: {error}") from None
+            dtype = np.float64 if dtype == np.float64 else np.float32
+            options |= {"accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": True}
+        try:
+            # Sums of the largest numbers, which scikit-learn looks at, may overflow.
+            with np.errstate(over="ignore", invalid="ignore"):
+                if reset is not None:
+                    return validate_data(self, X, *y, reset=reset, **options)
+                if y:
+                    return check_X_y(X, *y, estimator=self, **options)
+                return check_array(X, estimator=self, input_name="X", **options)
+        except (ValueError, TypeError) as error:
+            message = str(error)
+            if "Input X contains" in message:
+                names = getattr(self, "feature_names_in_", range(MAX_COUNT))
+                where = where_not_finite(X, names, not self._takes_missing)
+                raise ValueError(f"{message.splitlines()[0]} {where}") from None
+            if "could not convert" in message or "float()" in message:
+                raise type(error)(f"X, and y in regression, must hold numbers: {error}") from error
+            raise
+
+    def _find_float64_columns(self, X, weight, scale, is_known):
+        """Set the numbers of columns whose training values float32 does not hold well enough.
+
+        `scale` has the factors of the feature map, about the reciprocals of the ranges; empty:
+        float32 is read. `is_known`: add to those of earlier rows. Constant columns are in no split
+        and do not count.
+        """
+        found = set(getattr(self, "_float64_columns", []) if is_known else [])
+        if X.dtype == np.float64 and len(scale):
+            step = np.zeros(X.shape[1])
+            for start in range(0, X.shape[0], BLOCK):
+                block = dense(X[start : start + BLOCK])[weight[start : start + BLOCK] > 0]
+                with np.errstate(over="ignore", invalid="ignore"):
+                    moved = np.abs(block.astype(np.float32) - block)
+                # The map clips numbers beyond float32, unless others are nearly as large.
+                largest = np.where(scale < 1 / FLOAT32_MAX**0.9, FLOAT32_MAX, 0.0)
+                moved = np.where(np.isfinite(moved), moved, largest)
+                step = np.maximum(step, moved.max(axis=0, initial=0))
+            is_moved = step * scale > FLOAT32_STEP
+            if is_moved.any():
+                low, high = value_range(X)
+                found |= set(np.flatnonzero(is_moved & (low < high)).tolist())
+        self._float64_columns = sorted(found)
+
+    @property
+    def _needs_dense(self):
+        """What takes no sparse X, a parameter or the class, as text; None if X may be sparse."""
+        return type(self).__name__
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing
+        tags.input_tags.sparse = self._needs_dense is None
+        return tags
+
+
+@contextmanager
+def errors_about(arguments):
+    """Errors of its body begin with the names of arguments, which are called X and y there."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{arguments}: {error}") from error
+
+
+def check_n_jobs(n_jobs):
+    """Raise ValueError unless joblib can use this number of threads."""
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs=0 is not valid: None, -1 for all processors, or a count is needed"
+        )
+
+
+def why_no_category(levels, n_rows):
+    """Why a column with some levels is no category, a key of NO_CATEGORIES; None if it may be.
+
+    `n_rows` is the number of distinct rows in which it is not missing.
+    """
+    if n_rows < MIN_ROWS or len(levels) < min(MIN_PARSED, DISTINCT * n_rows):
+        return None
+    text = [level.strip() for level in levels if isinstance(level, str)]
+    is_distinct = len(levels) >= DISTINCT * n_rows
+    if is_distinct or n_rows < MAX_NUMBER_ROWS * len(levels):
+        if sum(map(_is_number, text)) >= PARSED * len(levels):
+            return "numbers as text"
+        if sum(DATE_TEXT.fullmatch(level) is not None for level in text) >= PARSED * len(levels):
+            return "dates or times as text"
+    return "as many levels as rows, or nearly" if is_distinct else None
+
+
+def _is_number(text):
+    """Is text a finite number, maybe with a sign of currency or per cent, and commas?
+
+    Codes such as 00137, with zeros in front, are not.
+    """
+    if re.match(r"0\d", text):
+        return False
+    try:
+        return isfinite(float(text.strip("$€£% ").replace(",", "")))
+    except ValueError:
+        return False
+
+
+def check_unchanged(before, now):
+    """ValueError if the values of parameters, dicts by name, are not those of the last fit."""
+    for name, old in before.items():
+        plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in (old, now[name])]
+        if plain[0] != plain[1]:
+            raise ValueError(
+                f"{name}={now[name]!r}, but warm_start=True continues a fit with {name}={old!r}"
+            )
+
+
+def summary_html(forest, seconds=None):
+    """An HTML table of the size of a forest, and of the seconds that its training took."""
+    low, high = forest.max_depth.min(), forest.max_depth.max()
+    n_bags = len(forest.bag_start) - 1
+    rows = {
+        "trees": f"{len(forest):,}" + (f" in {n_bags} bags" if n_bags > 1 else ""),
+        "leaves": f"{forest.n_leaves.sum():,}",
+        "depth": high if low == high else f"{low} to {high}",
+        "memory": _size_text(forest.nbytes),
+    }
+    if seconds is not None:
+        rows["last fit"] = f"{seconds:.3g} s" if seconds < 1000 else f"{seconds / 60:,.0f} min"
+    cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
+    return f'<table border="1" class="dataframe"><tbody>{cells}</tbody></table>'
+
+
+def _size_text(n_bytes):
+    """A number of bytes in a unit that fits."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.1f} {unit}"
+    return f"{n_bytes / 2**10:.1f} KiB"
+
+
+# ------------------------------------------------------------------------------------- parameters
+
+
+def store_parameters(estimator, arguments):
+    """Set the parameters of an estimator from the ``locals()`` of its ``__init__``."""
+    for name, value in arguments.items():
+        if name not in ("self", "__class__"):
+            setattr(estimator, name, value)
+
+
+def set_resolved(estimator, auto):
+    """Set the attribute ``name_`` of parameters: the given value where they are "auto"."""
+    for name, value in auto.items():
+        given = getattr(estimator, name)
+        setattr(estimator, f"{name}_", value if isinstance(given, str) else given)
+
+
+def draw_seed(random_state):
+    """62 random bits as an int; `random_state` is an int, a RandomState or None."""
+    high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
+    return (int(high) << 31) + int(low)

@@ -1,0 +1,1 @@
+"""Fitted models looked at: explanations, plots, displays, texts, similarity."""

@@ -1,0 +1,592 @@
+"""Shapley values and importances of the columns of fitted forests, boosting and blends."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._kernels.base.rows import random_stream, tree_seed
+from .._kernels.explain.shapley import ShapleyTrees
+from ..blend.blend import BlendedForestClassifier, BlendedForestRegressor
+from ..estimators.base import BaseForest, take_rows
+from ..estimators.unwrap import members_of, refusal, unwrapped
+from ..estimators.validation import draw_seed
+from ..forest.statistics import probabilities
+from ..table.frames import as_frame
+from ..table.matrix import dense
+from ..training.blending import sharpened
+from ..training.threads import in_parallel
+from .contents import importances_of_forest, value_rows
+
+UNITS = ("auto", "raw", "response")
+IMPORTANCE_TYPES = ("auto", "impurity", "count")
+MAX_BACKGROUND = 100  # rows of X that background=None takes
+MAX_EXACT = 16  # 2^16 sets of mixtures take milliseconds
+N_CHUNKS = 16  # parts of a forest that are explained in parallel; fixed, as is the order of sums
+BLOCK = 1 << 22  # numbers of an array of values, or of mixtures of rows, that exist at a time
+EPSILON = 2.0**-23  # of float32, twice its rounding error
+
+
+@dataclass
+class Explanation:
+    """Shapley values, with the attributes of `shap.Explanation`.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_samples, n_features) or (n_samples, n_features, n_outputs)
+    base_values : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+    data : ndarray of shape (n_samples, n_features)
+        The explained rows.
+    feature_names : list of str or None
+    output_names : list of str or None
+    standard_errors : ndarray of the shape of `values`
+    """
+
+    values: np.ndarray
+    base_values: np.ndarray
+    data: np.ndarray
+    feature_names: list | None
+    output_names: list | None
+    standard_errors: np.ndarray
+
+
+def shapley_values(
+    estimator,
+    X,
+    background=None,
+    units="auto",
+    *,
+    max_exact=10,
+    n_permutations=4,
+    n_jobs=None,
+    random_state=0,
+):
+    """Interventional Shapley values of the predictions of a fitted estimator.
+
+    The prediction of a row is divided among its features:
+
+        prediction = base value + sum of the values of all features
+
+    The base value is the mean prediction of the rows `background`. The value of a feature is what
+    the prediction changes, on average, when the feature is taken from the row instead of from a
+    background row, where the features that were taken before it are in random order [1]_ [2]_.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted forest, tree, boosting, or blend of these; also in a search or a pipeline, whose
+        transformers then make the features that are explained.
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        Rows to explain, as `predict` takes them.
+    background : array-like, sparse matrix or dataframe of shape (n_rows, n_features), default=None
+        Rows that X is compared with, such as 100 rows of the training set. The time is
+        proportional to their number. None: X itself, or 100 of its rows drawn at random.
+    units : {"auto", "raw", "response"}, default="auto"
+        What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
+        of the trees before the link, such as log odds; with several bags, its mean over the bags.
+        "auto": "raw" for oblique boosting and for a `skforest.Loss` with an `inverse_link`,
+        "response" otherwise. Raw scores of several bags are not `decision_function`: see Notes.
+    max_exact : int, default=10
+        Splits of a tree that depend on at most this many features in which two rows differ are
+        explained exactly; see Notes. From 0 to 16.
+    n_permutations : int, default=4
+        Number of permutations where values are sampled, an even number of at least 4. They are
+        used in pairs of a permutation and its reverse.
+    n_jobs : int, default=None
+        Number of threads. None: 1, unless in a `joblib.parallel_config` context. -1: all
+        processors. The result does not depend on it.
+    random_state : int, RandomState or None, default=0
+        Seed of permutations, and of the rows of X that are the background.
+
+    Returns
+    -------
+    explanation : shap.Explanation or Explanation
+        A `shap.Explanation` if the package shap is installed; its plots take it. Otherwise an
+        object with the same attributes:
+
+        values : ndarray of shape (n_samples, n_features) or (n_samples, n_features, n_outputs)
+            Of one output, or of the second of two classes, in two dimensions. A category and its
+            indicators, or a number and its indicator of missing values, are one feature.
+        base_values : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The same for all rows.
+        data : ndarray of shape (n_samples, n_features)
+            The rows of X.
+        feature_names, output_names : list of str or None
+            Names of the columns, and of the classes.
+        standard_errors : ndarray of the shape of `values`
+            Standard errors due to sampling; 0 for values that are exact. `shap.Explanation` also
+            has them as ``error_std``.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If the estimator, or a member of a blend, is not one of skforest.
+    ValueError
+        If a parameter is out of range, or X does not fit the estimator.
+
+    Notes
+    -----
+    Trees with hard splits whose responses are added, in units in which no link follows, are
+    explained exactly: for each pair of a row and a background row, the mixtures of the two are
+    divided into sets that reach the same leaf. The values of a pair are sampled where it has more
+    than ``2 ** max_exact`` sets, on average over at most 112 background rows, or where a split
+    depends on more than `max_exact` undecided features, and on more than 6; a pair of rows that
+    differ in at most `max_exact` features is always explained exactly. What is sampled for all
+    pairs: forests with margins or soft splits (hinge forests, end-to-end trees with
+    ``routing="soft"``), probabilities of boosting, and blends with a temperature, or of hinge
+    forests or boosting for several outputs of labels.
+
+    The values of a row add up to its prediction minus the base value in either case, to rounding.
+
+    A boosting classifier averages its bags as probabilities. For two classes, `decision_function`
+    is the logarithm of the odds of the mean probability, whereas raw scores are the mean of the
+    log odds of the bags. Both are equal for one bag (``n_bags=1``); otherwise the mean of the log
+    odds is usually further from 0. For more classes, raw scores are those before the softmax,
+    whereas `decision_function` has logarithms of probabilities. With ``units="response"`` the
+    values add up to what `predict_proba` returns.
+
+    Quantiles are explained before they are sorted.
+
+    References
+    ----------
+    .. [1] S. M. Lundberg, S.-I. Lee, "A Unified Approach to Interpreting Model Predictions",
+       NeurIPS 2017.
+    .. [2] D. Janzing, L. Minorics, P. Bloebaum, "Feature Relevance Quantification in Explainable
+       AI: A Causal Problem", AISTATS 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skforest import ManifoldForestRegressor, shapley_values
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> forest = ManifoldForestRegressor(50, random_state=0).fit(X, y)
+    >>> found = shapley_values(forest, X.iloc[:5], background=X.iloc[5:105])
+    >>> found.values.shape
+    (5, 10)
+    >>> np.allclose(found.base_values + found.values.sum(axis=1), forest.predict(X.iloc[:5]))
+    True
+    >>> most = np.abs(found.values).mean(axis=0).argmax()
+    >>> found.feature_names[most]
+    's5'
+    """
+    _check_parameters(units, max_exact, n_permutations)
+    seed = draw_seed(random_state)
+    whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
+    game = _game(estimator, units)
+    X = as_frame(whole.transform(X))
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    if background is None:
+        order = random_stream(seed, 0).permutation(X.shape[0])
+        background = take_rows(X, np.sort(order[:MAX_BACKGROUND]))
+    else:
+        with _of_background():
+            background = whole.transform(background)
+    parts = [_Part(model, forest, weight) for model, forest, weight in game.members]
+    for part in parts:
+        part.map_rows(X, background)
+    n_pairs = n_permutations // 2
+    values, variance = np.zeros((2, X.shape[0], estimator.n_features_in_, game.n_outputs))
+    sampled = [part for part in parts if game.finish is not None or not part.is_additive]
+    found = [
+        _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs)
+        for part in parts
+        if part not in sampled
+    ]
+    if sampled:
+        found.append(_explain_mixtures(sampled, game, seed, n_pairs, n_jobs))
+    for more_values, more_variance in found:
+        values += more_values
+        variance += more_variance
+    base = game.respond([(part.weight, part.forest, part.Z) for part in parts]).mean(axis=0)
+    names = whole.names(getattr(estimator, "feature_names_in_", None))
+    return _explanation(estimator, names, X, values, np.tile(base, (X.shape[0], 1)), variance)
+
+
+def _check_parameters(units, max_exact, n_permutations):
+    if not isinstance(units, str) or units not in UNITS:
+        raise ValueError(f"units={units!r} must be one of {UNITS}")
+    if not isinstance(max_exact, Integral) or not 0 <= max_exact <= MAX_EXACT:
+        raise ValueError(f"max_exact={max_exact!r} must be an int in 0 .. {MAX_EXACT}")
+    if not isinstance(n_permutations, Integral) or n_permutations < 4 or n_permutations % 2:
+        raise ValueError(f"n_permutations={n_permutations!r} must be an even int of at least 4")
+
+
+# --------------------------------------------------------------------------- what is explained
+
+
+class _Game:
+    """A prediction as a function of the responses of some forests.
+
+    Parameters
+    ----------
+    members : list of (estimator, Forest, float)
+        Forests whose responses are added, with their weights.
+    finish : callable, default=None
+        Function of this sum. None: there is none, and the forests can be explained one by one.
+    outputs : {"all", "second", "difference"}, default="all"
+        Outputs that are explained: of two classes the second one, or its difference from the
+        first.
+    """
+
+    def __init__(self, members, finish=None, outputs="all"):
+        self.members, self.finish, self.outputs = members, finish, outputs
+
+    @property
+    def n_outputs(self):
+        return self.members[0][1].n_outputs if self.outputs == "all" else 1
+
+    def select(self, response):
+        """The outputs that are explained, on the last axis."""
+        if self.outputs == "all":
+            return response
+        second = response[..., 1:]
+        return second - response[..., :1] if self.outputs == "difference" else second
+
+    def respond(self, parts):
+        """Predictions of mapped rows; `parts` are tuples of weight, Forest and rows."""
+        total = sum(weight * forest.response_mapped(Z) for weight, forest, Z in parts)
+        return self.select(total if self.finish is None else self.finish(total))
+
+
+def _game(estimator, units):
+    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
+        return _game_of_blend(estimator, units)
+    forest = _predicting_forest(estimator, "estimator", units)
+    is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
+    wants_raw = units == "raw" or (units == "auto" and is_boosting)
+    is_raw = wants_raw and forest.link != "identity"
+    is_binary = forest.task == "classification" and forest.n_outputs == 2
+    if is_raw:
+        forest = forest.replaced(forest.arrays, link="identity")
+    of_two_classes = "difference" if is_raw else "second"
+    members = [(estimator, forest, 1.0)]
+    finish = None if wants_raw else _clipping(members)
+    return _Game(members, finish, of_two_classes if is_binary else "all")
+
+
+def _game_of_blend(blend, units):
+    check_is_fitted(blend, "members_")
+    if units == "raw":
+        raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
+    members = []
+    for name, model in members_of(blend).items():
+        forest = _predicting_forest(model, f"the member {name!r} of the blend", "response")
+        members.append((model, forest, blend.weights_[name]))
+    sharpen = partial(sharpened, temperature=blend.temperature_)
+    finish = _clipping(members) if blend.temperature_ == 1 else sharpen
+    first = members[0][1]
+    is_binary = first.task == "classification" and first.n_outputs == 2
+    return _Game(members, finish, "second" if is_binary else "all")
+
+
+def _clipping(members):
+    """What makes probabilities of the response of classifiers of several outputs, or None.
+
+    Forests with hard or soft splits whose trees are averaged need none: theirs are probabilities.
+    """
+    forests = [forest for _, forest, _ in members]
+    n_classes = forests[0].n_classes
+    if n_classes is None or all(f.gate != "margin" and f.aggregate == "mean" for f in forests):
+        return None
+    return lambda response: np.concatenate(probabilities(response, n_classes), axis=1)
+
+
+def _predicting_forest(estimator, what, units=None):
+    """The forest that an estimator predicts with."""
+    if not isinstance(estimator, BaseForest):
+        raise refusal(estimator, what, "a fitted estimator of skforest or a blend of these")
+    check_is_fitted(estimator, "forest_")
+    if units == "response" and estimator._has_own_link:
+        raise TypeError(f"{what} has a loss with an inverse_link, which is not explained")
+    return estimator._routing_forest
+
+
+@contextmanager
+def _of_background():
+    """Say of errors that the background raised them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        error.add_note("The rows of `background` raised this.")
+        raise
+
+
+class _Part:
+    """A forest of a game, and the rows as it sees them."""
+
+    def __init__(self, model, forest, weight):
+        self.model, self.forest, self.weight = model, forest, weight
+        self.is_additive = forest.gate == "hard" and forest.link == "identity"
+        source = forest.feature_map.source
+        self.player = source if len(source) else np.arange(forest.n_features, dtype=np.int32)
+
+    def map_rows(self, X, background):
+        self.X = self._mapped(X)
+        with _of_background():
+            self.Z = self._mapped(background)
+
+    def _mapped(self, X):
+        """Mapped rows, float32: those of bytes have the same sums and sides of splits."""
+        Z = self.model._few_features(X)
+        if Z is None:
+            Z = self.forest.map_coded(dense(self.model._validate_predict(X)))
+        return np.ascontiguousarray(Z, dtype=np.float32)
+
+
+# ------------------------------------------------------------------------------- hard trees, sums
+
+
+def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
+    """Values of a forest with hard splits whose trees are added, and their variances."""
+    forest, n_inputs = part.forest, part.forest.n_inputs
+    values = np.ascontiguousarray(game.select(value_rows(forest).toarray()))
+    slopes = np.ascontiguousarray(game.select(forest.slope.astype(np.float64)))
+    scale = part.weight * _tree_scales(forest) / len(part.Z)
+    bounds = np.linspace(0, len(forest), min(len(forest), N_CHUNKS) + 1).astype(int)
+    largest = np.maximum(np.abs(part.X).max(axis=0), np.abs(part.Z).max(axis=0))
+    size = max(1, BLOCK // (n_inputs * game.n_outputs * (len(bounds) - 1)))
+
+    def explain(start, chunk, control):
+        X = part.X[start : start + size]
+        value, variance = found = np.zeros((2, len(X), n_inputs, game.n_outputs))
+        walker = ShapleyTrees(
+            forest, X, part.Z, part.player, n_inputs, values, slopes, max_exact, n_pairs,
+            tree_seed(seed, start),
+        )  # fmt: skip
+        for t in range(bounds[chunk], bounds[chunk + 1]):
+            walker.load(*_tree_arrays(forest, t, part.player, largest))
+            walker.explain(t, scale[t], value, variance, control.stop)
+        return found
+
+    blocks = []
+    for start in range(0, len(part.X), size):
+        of_block, chunks = partial(explain, start), range(len(bounds) - 1)
+        blocks.append(sum(in_parallel(of_block, chunks, n_jobs, 0, "shapley_values")))
+    return np.concatenate(blocks, axis=1)
+
+
+def _tree_scales(forest):
+    """Factor of the response of each tree in that of the forest."""
+    n_trees = np.diff(forest.bag_start)
+    of_bag = np.ones(len(n_trees)) if forest.aggregate == "sum" else 1 / np.maximum(n_trees, 1)
+    return np.repeat(of_bag / len(n_trees), n_trees)
+
+
+def _tree_arrays(forest, number, player, largest):
+    """Children, thresholds, codes, terms by player and bounds of the rounding of a tree."""
+    tree = forest[number]
+    start, feature, weight = forest.router.expand(tree.direction)
+    n_terms = np.diff(start)
+    split = np.repeat(np.arange(len(n_terms)), n_terms)
+    is_used = weight != 0
+    key = split * (int(player.max()) + 1) + player[feature]
+    order = np.arange(len(key)) if (np.diff(key) >= 0).all() else np.argsort(key, kind="stable")
+    order = order[is_used[order]]
+    start = np.concatenate([[0], np.cumsum(np.bincount(split[is_used], minlength=len(n_terms)))])
+    size = np.bincount(split, np.abs(weight, dtype=np.float64) * largest[feature], len(n_terms))
+    margin = EPSILON * (n_terms + 4) * size
+    terms = start, feature[order], weight[order]
+    return tree.child, tree.threshold, tree.direction, *terms, margin
+
+
+# ------------------------------------------------------------------------------ any other response
+
+
+def _explain_mixtures(parts, game, seed, n_pairs, n_jobs):
+    """Values of a sum of forests of any kind, from permutations, and their variances.
+
+    For each pair of a row and a background row, the rows between the two are predicted along a
+    permutation of the players, in which one player after the other is taken from the first row.
+    """
+    n_samples, n_inputs = len(parts[0].X), parts[0].forest.n_inputs
+    n_background = len(parts[0].Z)
+    size = max(1, BLOCK // (2 * n_pairs * (n_inputs + 1) * _n_columns(parts)))
+
+    def explain(i, control):
+        random = random_stream(seed, 1 + i)
+        total = np.zeros((2, n_inputs, game.n_outputs))
+        for start in range(0, n_background, size):
+            rows = slice(start, min(start + size, n_background))
+            # Orders of random numbers: a RandomState permutes one row at a time.
+            drawn = random.uniform(size=(rows.stop - start, n_pairs, n_inputs))
+            forward = np.argsort(drawn, axis=2)
+            # (rows, pairs, 2, n_inputs): each permutation, and its reverse.
+            order = np.stack([forward, forward[..., ::-1]], axis=2)
+            change = _changes(parts, game, i, rows, order)
+            of_pair = change.mean(axis=2)
+            total[0] += of_pair.mean(axis=1).sum(axis=0)
+            total[1] += (of_pair.var(axis=1, ddof=1) / n_pairs).sum(axis=0)
+        return total / np.array([n_background, n_background**2])[:, None, None]
+
+    done = np.array(in_parallel(explain, range(n_samples), n_jobs, 0, "shapley_values"))
+    return done[:, 0], done[:, 1]
+
+
+def _changes(parts, game, i, rows, order):
+    """What each player changes along permutations, from background rows to the row i.
+
+    Returns an array of shape (n_rows, n_pairs, 2, n_inputs, n_outputs).
+    """
+    n_inputs = order.shape[-1]
+    rank = np.argsort(order, axis=-1)[..., None, :]
+    size = max(1, BLOCK // (order.size // n_inputs * _n_columns(parts)))
+    responses = []
+    for start in range(0, n_inputs + 1, size):
+        step = np.arange(start, min(start + size, n_inputs + 1))
+        is_taken = rank < step[:, None]  # (n_rows, n_pairs, 2, n_steps, n_inputs)
+        mixtures = []
+        for part in parts:
+            background = part.Z[rows][:, None, None, None]
+            mixture = np.where(is_taken[..., part.player], part.X[i], background)
+            mixture = np.ascontiguousarray(mixture.reshape(-1, mixture.shape[-1]))
+            mixtures.append((part.weight, part.forest, mixture))
+        responses.append(game.respond(mixtures).reshape(*is_taken.shape[:-1], game.n_outputs))
+    change = np.empty((*order.shape, game.n_outputs))
+    gains = np.diff(np.concatenate(responses, axis=-2), axis=-2)
+    np.put_along_axis(change, order[..., None], gains, axis=-2)
+    return change
+
+
+def _n_columns(parts):
+    """Largest number of features that a forest has."""
+    return max(part.forest.n_features for part in parts)
+
+
+# -------------------------------------------------------------------------------------- the result
+
+
+def _explanation(estimator, names, X, values, base_values, variance):
+    """Values as `shap.Explanation`, if shap is installed."""
+    errors = np.sqrt(variance)
+    names = None if names is None else [str(name) for name in names]
+    classes = getattr(estimator, "classes_", None)
+    outputs = None
+    if values.shape[2] == 1:
+        values, errors, base_values = values[..., 0], errors[..., 0], base_values[:, 0]
+    elif isinstance(classes, np.ndarray) and len(classes) == values.shape[2]:
+        outputs = [str(label) for label in classes]
+    data = np.asarray(dense(X)).reshape(len(values), -1)
+    try:
+        import shap
+    except ImportError:
+        return Explanation(values, base_values, data, names, outputs, errors)
+    found = shap.Explanation(
+        values, base_values, data, feature_names=names, output_names=outputs, error_std=errors
+    )
+    found.standard_errors = errors
+    return found
+
+
+# ------------------------------------------------------------------------------------ importances
+
+
+def importances_table(estimator, importance_type="auto"):
+    """Importances of the columns of X with their names, the most important first.
+
+    All features that are made from a column, such as the indicators of its levels or of its
+    missing values, count as this column.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted forest, tree, boosting, or blend of these and other estimators; also in a search or
+        a pipeline, whose transformers then name the features.
+    importance_type : {"auto", "impurity", "count"}, default="auto"
+        "impurity": decrease of impurity; "count": number of splits that a column takes part in;
+        see `Forest.feature_importances`. "auto": the kind of `feature_importances_`, which is the
+        only one for a blend.
+
+    Returns
+    -------
+    table : DataFrame, or dict of lists without pandas
+        The index, or the first entry of the dict, is "feature": names of the columns of X, or
+        "x0", "x1" and so on if they have none. Columns:
+
+        importance : float
+            Not negative, with sum 1, or all 0 if there is no split. For "auto", the entries of
+            `feature_importances_`.
+        std : float
+            Standard deviation of the importance over the trees; over bags for hinge forests and
+            oblique boosting; over the members of a blend, with their weights. There is no such
+            column if there is only one of them.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If the estimator is not one of skforest, or has no importances: `torch.E2ENetworkTree`,
+        and what `slim` returned.
+    ValueError
+        If `importance_type` is none of these, or not "auto" for a blend.
+
+    See Also
+    --------
+    shapley_values : Divides single predictions among the columns.
+    sklearn.inspection.permutation_importance : Loss of score when a column is permuted.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skforest import ManifoldForestRegressor, importances_table
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> forest = ManifoldForestRegressor(50, random_state=0).fit(X, y)
+    >>> table = importances_table(forest)
+    >>> list(table.index[:2])
+    ['bmi', 's5']
+    >>> bool(abs(table["importance"].sum() - 1) < 1e-12)
+    True
+    """
+    if importance_type not in IMPORTANCE_TYPES:
+        raise ValueError(f"importance_type={importance_type!r} must be one of {IMPORTANCE_TYPES}")
+    whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
+    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
+        if importance_type != "auto":
+            raise ValueError(
+                f'importance_type={importance_type!r} takes a single forest; a blend has "auto"'
+            )
+        importance, std = _importances_of_blend(estimator)
+    else:
+        _predicting_forest(estimator, "estimator")
+        if not hasattr(estimator, "feature_importances_"):
+            raise TypeError(
+                f"estimator is of type {type(estimator).__name__} and has no importances: its "
+                "splits are networks, or slim() removed what importances need"
+            )
+        if importance_type == "auto":
+            importance_type = getattr(estimator, "importance_type", "impurity")
+        importance, std, _ = importances_of_forest(estimator.forest_, importance_type)
+    names = whole.names(getattr(estimator, "feature_names_in_", None))
+    if names is None:
+        names = [f"x{j}" for j in range(len(importance))]
+    order = np.argsort(-importance, kind="stable")
+    names = [str(names[j]) for j in order]
+    columns = {"importance": importance[order]}
+    if not np.isnan(std).any():
+        columns["std"] = std[order]
+    try:
+        import pandas as pd
+    except ImportError:
+        return {"feature": names} | {key: values.tolist() for key, values in columns.items()}
+    return pd.DataFrame(columns, index=pd.Index(names, name="feature"))
+
+
+def _importances_of_blend(blend):
+    """Importances of the inputs and their weighted standard deviations over members."""
+    importance = blend.feature_importances_
+    members = [
+        (blend.weights_[name], np.asarray(model.feature_importances_))
+        for name, model in blend.members_.items()
+        if np.shape(getattr(model, "feature_importances_", None)) == importance.shape
+    ]
+    if len(members) < 2:
+        return importance, np.full(len(importance), np.nan)
+    weight, found = map(np.array, zip(*members))
+    found = found / np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return importance, np.sqrt(np.average((found - importance) ** 2, axis=0, weights=weight))

@@ -1,0 +1,505 @@
+"""FeatureMap: from the table that a user passes to the matrix that kernels read.
+
+A feature map is fitted once, in `fit`, stored in the `Forest`, and applied alike by `fit`,
+`predict` and whatever reads a saved forest. Kernels never see units, missing values or categories.
+
+The columns of the table are its inputs, the columns of the matrix the features. An input of
+numbers gives a feature, scaled where the estimator scales, with the training mean in place of
+missing values; where values were missing in training, a second feature says which. A category
+gives the number of its level, and further features of two kinds: for few levels an
+indicator of each, for many levels the mean of the target in the level (`TargetStatistics`). Two
+levels have indicators alone.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from .frames import UNKNOWN, as_frame, read_table, table_of_matrix
+from .matrix import (
+    BLOCK,
+    LIMIT,
+    N_KNOTS,
+    as_bytes,
+    has_nan,
+    min_max,
+    scaled,
+    scaled_csr,
+    standard,
+    usual_range,
+    value_range,
+    weighted_sums,
+    with_fixed,
+)
+
+# One wrong value must neither determine the unit of a column nor make a response arbitrarily
+# large. Outliers are within this share of the usual range beyond its ends, see `_matrix.limited`.
+# Where there are none, values are clipped this many ranges outside of the training range.
+TAIL, EXTRAPOLATION = 0.1, 1.0
+MAX_KNOT = 1e300  # that of values which are nearly as large in units of their range is finite
+# Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
+MISSING = np.finfo(np.float32).max  # a np.float32
+
+# Kinds of features: their names, and the numbers that a Forest stores.
+KINDS = ("value", "is missing", "code", "level", "target")
+VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(len(KINDS))
+MAX_INDICATORS = 10  # categories with more levels get no indicators of levels
+MIN_TARGET_LEVELS = 11  # categories with fewer levels get no target statistics
+
+
+class FeatureMap:
+    """What happens to the rows of a table before the kernels read them.
+
+    Inputs are mapped to ``(x - offset) * scale``, computed in float64 and rounded to float32; or
+    they stay as they are, as bytes where all values are whole numbers from 0 to 255, and as
+    float32 otherwise. Then every feature is made from one input: itself, with `fill` where it is
+    missing, or an entry of a table, at the number of its level.
+
+    Parameters
+    ----------
+    offset, scale : ndarray of shape (n_inputs,), float64, default=None
+        None: inputs are not scaled. 0 and 1 for categories. The scale of an input that was
+        constant, or empty, in training is 0: no other value of it changes a prediction.
+    low, high, tail, knots : ndarray of shape (n_inputs,), float32, and knots float64, default=None
+        Scaled inputs below `low` or above `high` are limited, see `_matrix.limited`. None: they
+        are clipped to ±`LIMIT`. Of inputs that are not scaled, only those of equal limits are
+        clipped.
+    fill : ndarray of shape (n_inputs,), float32, default=None
+        What missing values become, after scaling. None: they raise.
+    source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
+        Input of every feature, and one of VALUE, IS_MISSING, CODE, LEVEL, TARGET. None: the
+        features are the inputs.
+    table_start, table : ndarray of shape (n_features + 1,), int64, and float32, default=None
+        The tables of all features one after the other; empty ones for VALUE. Those of a category
+        have an entry for each level, one for missing values and one for levels that were not seen
+        in training; those of IS_MISSING are 0 and 1.
+    levels : dict of int to list of float or str, default=None
+        Levels of the categories among the inputs.
+    """
+
+    def __init__(
+        self,
+        offset=None,
+        scale=None,
+        fill=None,
+        source=None,
+        kind=None,
+        table_start=None,
+        table=None,
+        levels=None,
+        low=None,
+        high=None,
+        tail=None,
+        knots=None,
+    ):
+        def given(array, dtype):
+            return np.zeros(0, dtype) if array is None else array
+
+        self.offset, self.scale = given(offset, np.float64), given(scale, np.float64)
+        self.low, self.high = given(low, np.float32), given(high, np.float32)
+        self.tail = np.zeros_like(self.low) if tail is None else tail
+        self.knots = np.zeros((0, 2, N_KNOTS)) if knots is None else knots
+        self.fill, self.table = given(fill, np.float32), given(table, np.float32)
+        self.source, self.kind = given(source, np.int32), given(kind, np.uint8)
+        self.table_start = np.zeros(1, np.int64) if table_start is None else table_start
+        self.levels = levels or {}
+
+    @classmethod
+    def fit(
+        cls,
+        X,
+        weight,
+        levels=None,
+        is_scaling=True,
+        scaling="minmax",
+        limit=None,
+        names=None,
+        excludes_constant=False,
+    ):
+        """The map of the inputs, without features of its own yet: see `fit_features`.
+
+        With `is_scaling`, `scaling` is "minmax", "standard" or None, as a parameter of
+        `CO2ForestClassifier`, or "common": "minmax" with one range of all inputs. `limit` says
+        which values are beyond the limits, unless `scaling` is None: none (None), those outside of
+        the training range ("range"), or outliers, too ("usual"), see `usual_range`; units are then
+        those of the other values. With `excludes_constant`, other values of inputs that are
+        constant in X have no effect later. Raises ValueError if the range of an input, or its
+        reciprocal, is beyond float64; `names` are those of the inputs, or None.
+        """
+        if not (is_scaling or excludes_constant):
+            return cls(levels=levels)
+        if (weight == 0).any():
+            X, weight = X[weight > 0], weight[weight > 0]
+        ends, knots = value_range(X), None
+        is_constant = ends[0] == ends[1]
+        is_constant[list(levels or {})] = False
+        if not is_scaling:
+            if not is_constant.any():
+                return cls(levels=levels)
+            low, high = np.where(is_constant, ends, [[-MISSING], [MISSING]]).astype(np.float32)
+            return cls(levels=levels, low=low, high=high)
+        limits = ()
+        offset, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if scaling is not None:
+            if scaling == "common":
+                # A column without any value has the range 0 .. 0, which does not count.
+                has_values = ~np.isnan(X).all(axis=0)
+                low, high = (end[has_values] if has_values.any() else end for end in ends)
+                ends = np.full_like(ends[0], low.min()), np.full_like(ends[1], high.max())
+            elif limit == "usual":
+                *ends, knots = usual_range(X, weight, ends)
+            offset, scale = min_max(X, ends, names)
+            limits = cls._limits(ends, knots, offset, scale)
+            if scaling == "standard":
+                offset, scale = standard(X, weight, offset, scale, limits)
+                limits = cls._limits(ends, knots, offset, scale)
+            for j in levels or {}:
+                offset[j], scale[j] = 0.0, 1.0
+                for array, value in zip(limits[:3], (-LIMIT, LIMIT, 0)):
+                    array[j] = value
+        if excludes_constant:
+            scale[is_constant] = 0.0
+        own = zip(("low", "high", "tail", "knots"), limits if limit else ())
+        return cls(offset, scale, levels=levels, **dict(own))
+
+    def release_constant(self):
+        """Let inputs that were constant in `fit` have other values."""
+        limit = LIMIT if self.is_scaling else MISSING
+        is_constant = self.low == self.high
+        self.low[is_constant], self.high[is_constant] = -limit, limit
+        self.scale[self.scale == 0] = 1.0
+
+    @staticmethod
+    def _limits(ends, knots, offset, scale):
+        """Limits of scaled inputs, from the ends of their usual ranges."""
+        low, high = ((end - offset) * scale for end in ends)
+        width, n_inputs = high - low, len(scale)
+        has_outliers = np.zeros((2, n_inputs), dtype=bool)
+        if knots is not None:
+            has_outliers = knots[:, :, -1].T != np.stack(ends[::-1])
+        low = np.where(has_outliers[1], low, low - EXTRAPOLATION * width)
+        high = np.where(has_outliers[0], high, high + EXTRAPOLATION * width)
+        limits = [limit.astype(np.float32) for limit in (low, high, TAIL * width)]
+        if not has_outliers.any():
+            return [*limits, np.zeros((0, 2, N_KNOTS))]
+        knots = (knots - offset[:, None, None]) * scale[:, None, None]
+        return [*limits, np.clip(knots, -MAX_KNOT, MAX_KNOT)]
+
+    @property
+    def is_scaling(self):
+        """bool: are inputs scaled?"""
+        return len(self.scale) > 0
+
+    @property
+    def keeps_zeros(self):
+        """bool: are features the inputs, and 0 where these are 0?"""
+        return not (self.offset * self.scale).any() and not len(self.source)
+
+    @property
+    def arrays(self):
+        """dict: the arrays by their names in a `Forest`."""
+        return {name: value for name, value in vars(self).items() if name != "levels"}
+
+    # ------------------------------------------------------------------------------ prediction
+
+    def transform(self, X, seek_bytes=True):
+        """The rows as kernels read them: (n_samples, n_features), uint8 or float32, C order.
+
+        X, of shape (n_samples, n_inputs), is in the dtype that `input_dtype` names, with NaN where
+        values are missing, and numbers of levels for categories, as `coded` returns them.
+        `seek_bytes`: whether to look for whole numbers among floats that are not scaled.
+        """
+        return self._features(self.inputs(X, seek_bytes))
+
+    def inputs(self, X, seek_bytes=True):
+        """The rows after scaling; with NaN where they have it."""
+        if self.is_scaling:
+            scale_rows = scaled_csr if sparse.issparse(X) else scaled
+            limits = (self.low, self.high, self.tail, self.knots) if len(self.low) else ()
+            return scale_rows(X, self.offset, self.scale, *limits)
+        X = as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
+        return with_fixed(X, self.low, self.high) if len(self.low) else X
+
+    def _features(self, Z):
+        """Features of scaled inputs, in which NaN stands for missing values."""
+        if not len(self.source):
+            if not has_nan(Z):
+                return Z
+            self._check_fill()
+            return np.where(np.isnan(Z), self.fill, Z)
+        F = np.empty((len(Z), len(self.source)), dtype=np.float32)
+        is_value = self.kind == VALUE
+        source = self.source[is_value]
+        values = Z[:, source]
+        F[:, is_value] = np.where(np.isnan(values), self.fill[source], values)
+        for f in np.flatnonzero(~is_value):
+            j = self.source[f]
+            F[:, f] = self.table_of(f)[self._entries(j, Z[:, j])]
+        return F
+
+    def _check_fill(self):
+        if not len(self.fill):
+            raise ValueError(
+                "X contains NaN, and this forest was trained by a version that did not take "
+                "missing values: fill them first"
+            )
+
+    def table_of(self, f):
+        """Value of feature f at each entry of its input; empty for numbers."""
+        return self.table[self.table_start[f] : self.table_start[f + 1]]
+
+    def _entries(self, j, column):
+        """Position in its tables of every entry of an input; NaN stands for missing values."""
+        is_missing = np.isnan(column)
+        if j not in self.levels:
+            return is_missing.astype(np.intp)
+        n_levels = len(self.levels[j])
+        entry = np.where(is_missing, n_levels, column)
+        return np.where(entry == UNKNOWN, n_levels + 1, entry).astype(np.intp)
+
+    # -------------------------------------------------------------------------------- training
+
+    def training_inputs(self, X):
+        """As `inputs`, with MISSING in place of NaN; and whether there is any."""
+        Z = self.inputs(X)
+        if sparse.issparse(Z):
+            return Z, False
+        if not has_nan(Z):
+            return Z, False
+        if (Z == MISSING).any():
+            raise ValueError(
+                f"X contains missing values, and {MISSING:.8g}, the largest number of float32: "
+                "rescale it"
+            )
+        return np.where(np.isnan(Z), MISSING, Z), True
+
+    def fit_features(self, Z, weight, has_missing, statistics, with_indicators):
+        """The complete map, with its features, from distinct rows.
+
+        Z holds scaled inputs, uint8 or float32 of shape (n_rows, n_inputs), in canonical order;
+        with `has_missing`, MISSING stands for missing values. `statistics` are the
+        `TargetStatistics` of these rows. `with_indicators`: whether to make features that say
+        which values are missing.
+        """
+        is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
+        Z_usual = Z
+        if not (self.is_scaling or sparse.issparse(Z) or Z.dtype == np.uint8):
+            # One wrong value must not determine what missing values become.
+            known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
+            low, high, _ = usual_range(known, weight, value_range(known))
+            Z_usual = np.clip(Z, low.astype(Z.dtype), high.astype(Z.dtype))
+        fill = _means(Z_usual, weight, is_missing)
+        if not (self.is_scaling or sparse.issparse(Z)):
+            # The mean of equal values may be rounded to another one.
+            known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
+            fill = np.clip(fill, *value_range(known))
+        some_missing = is_missing.any(axis=0)
+        source, kind, tables = [], [], []
+        for j in range(Z.shape[1]):
+            own = [(VALUE, np.zeros(0))]
+            if j in self.levels:
+                fill[j] = 0
+                own = self._category_features(j, Z[:, j], weight, statistics)
+            elif some_missing[j] and with_indicators:
+                own.append((IS_MISSING, np.array([0.0, 1.0])))
+            source += [j] * len(own)
+            kind += [one for one, _ in own]
+            tables += [table for _, table in own]
+        return self._with_features(
+            fill,
+            np.array(source, dtype=np.int32),
+            np.array(kind, dtype=np.uint8),
+            np.cumsum([0, *map(len, tables)]),
+            np.concatenate(tables).astype(np.float32),
+        )
+
+    def _with_features(self, fill, *features):
+        """The map of the same inputs to given features; `features` are source, kind and tables."""
+        if len(features[0]) == len(fill) and not self.levels:  # the inputs themselves
+            features = ()
+        own = {name: vars(self)[name] for name in ("levels", "low", "high", "tail", "knots")}
+        return FeatureMap(self.offset, self.scale, fill, *features, **own)
+
+    def _category_features(self, j, column, weight, statistics):
+        """Kinds and tables of the features of a category."""
+        n_levels = len(self.levels[j])
+        entry = self._entries(j, np.where(column == MISSING, np.float32(np.nan), column))
+        total = np.bincount(entry, weight, n_levels + 2)
+        has_missing = total[n_levels] > 0
+        if np.count_nonzero(total) == 1:  # constant: other levels have no effect
+            return [(CODE, np.zeros(n_levels + 2))]
+        indicators = np.eye(n_levels + has_missing, n_levels + 2)
+        if n_levels == 2:
+            # Unknown levels are like the more frequent one. Where none has two thirds of the rows,
+            # half of the splits that part the two send others to either side.
+            share = total[:2] / total[:2].sum()
+            share = share if 3 * share.max() > 2 else np.full(2, 0.5)
+            indicators[:2, 2 + has_missing :] = share[:, None]
+            return [(LEVEL, row) for row in indicators[total[: len(indicators)] > 0]]
+        own = [(CODE, self._codes(entry, n_levels, total, statistics))]
+        if 3 <= n_levels + has_missing <= MAX_INDICATORS:
+            own += [(LEVEL, row) for row in indicators[total[: len(indicators)] > 0]]
+        elif has_missing:
+            own.append((LEVEL, indicators[n_levels]))
+        if n_levels + has_missing >= MIN_TARGET_LEVELS:
+            own.append((TARGET, statistics.fit_table(entry, n_levels)))
+        return own
+
+    def _codes(self, entry, n_levels, total, statistics):
+        """Numbers of the levels, of missing values and of unknown levels; `total` is the weight.
+
+        Levels that training did not see, as missing values where it had none, get the number of
+        the level whose mean target is nearest to that of all rows.
+        """
+        code = np.zeros(n_levels + 2)
+        if n_levels:
+            code[:n_levels] = np.arange(n_levels)
+            code[n_levels] = (total * code).sum() / total[:n_levels].sum()
+            code[n_levels + 1] = statistics.nearest_level(entry, n_levels)
+            if total[n_levels] == 0:
+                code[n_levels] = code[n_levels + 1]
+        return code / max(n_levels - 1, 1) if self.is_scaling else code
+
+    def training_features(self, Z, has_missing, statistics):
+        """Features of distinct training rows; the parameters are those of `fit_features`.
+
+        As `transform`, but the target statistics of a row are those of the other folds. Without
+        `statistics`, no labels of these rows are in them.
+        """
+        if sparse.issparse(Z) or not (has_missing or len(self.source)):
+            return Z
+        if has_missing:
+            Z = np.where(Z == MISSING, np.float32(np.nan), Z)
+        if len(self.source):  # blocks stay in the cache while they are read by columns
+            blocks = [self._features(Z[i : i + BLOCK]) for i in range(0, len(Z), BLOCK)]
+            F = np.concatenate(blocks)
+        else:
+            F = self._features(Z)
+        targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
+        for f, j in zip(targets, self.source[targets]):
+            entry = self._entries(j, Z[:, j])
+            F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]), self.table_of(f))
+        return F
+
+    @property
+    def is_value(self):
+        """Mask of the features that are numbers of the table."""
+        return self.kind == VALUE if len(self.source) else np.ones(len(self.scale), dtype=bool)
+
+    @property
+    def is_constant(self):
+        """Mask of the features that are one number for every row that has it."""
+        per_input = self.scale == 0 if self.is_scaling else self.low == self.high
+        if not len(per_input):
+            return np.zeros(len(self.source), dtype=bool) if len(self.source) else slice(0)
+        return self.per_feature(per_input).astype(bool)
+
+    @property
+    def says_missing(self):
+        """Mask of the features that say which values are missing."""
+        found = self.kind == IS_MISSING
+        for f in np.flatnonzero(self.kind == LEVEL):
+            found[f] = np.argmax(self.table_of(f)) == len(self.levels[self.source[f]])
+        return found
+
+    @property
+    def is_extra(self):
+        """Mask of indicators of levels and target statistics, beside numbers of levels."""
+        has_code = np.isin(self.source, self.source[self.kind == CODE])
+        return has_code & ((self.kind == TARGET) | (self.kind == LEVEL) & ~self.says_missing)
+
+    def selected(self, is_kept):
+        """The map to some of the features."""
+        length = np.diff(self.table_start)
+        return self._with_features(
+            self.fill,
+            self.source[is_kept],
+            self.kind[is_kept],
+            np.cumsum([0, *length[is_kept]]),
+            self.table[np.repeat(is_kept, length)],
+        )
+
+    # ----------------------------------------------------------------------------- description
+
+    def value_of(self, j, z):
+        """The value of an input that is mapped to z, or to the float32 next to it: a float.
+
+        Of a limit, the value that is nearest to the others.
+        """
+        if not self.is_scaling:
+            return float(z)
+        if len(self.knots):  # the inverse of `_matrix.limited`
+            for side, end in enumerate((self.high[j], self.low[j])):
+                share = (z - end) / (self.tail[j] or 1) * (1 - 2 * side)
+                if share > 0:
+                    edges = np.append(end, self.knots[j, side])
+                    z = np.interp(share * N_KNOTS, np.arange(N_KNOTS + 1), edges)
+                    break
+        return float(self.offset[j] + z / (self.scale[j] or 1))
+
+    def per_feature(self, per_input, of_table=0.0):
+        """Numbers of all features, from those of the inputs; `of_table` for features of tables."""
+        if not len(self.source) or not len(per_input):
+            return per_input
+        return np.where(self.kind == VALUE, per_input[self.source], of_table)
+
+    def per_input(self, per_feature):
+        """Sums over the features of every input."""
+        if not len(self.source):
+            return per_feature
+        return np.bincount(self.source, per_feature, len(self.fill))
+
+    def feature_names(self, names):
+        """Names of the features, from those of the inputs."""
+        if not len(self.source):
+            return list(names)
+        found = []
+        for f, j in enumerate(self.source):
+            name, kind = str(names[j]), self.kind[f]
+            if kind == IS_MISSING:
+                name += " is missing"
+            elif kind == LEVEL:
+                level = int(np.argmax(self.table_of(f)))
+                levels = self.levels[j]
+                name += f" = {level_text(levels[level])}" if level < len(levels) else " is missing"
+            elif kind == TARGET:
+                name += " (target mean)"
+            found.append(name)
+        return found
+
+    def coded(self, X, names=None):
+        """A table as a matrix of numbers, float64: numbers of levels for categories.
+
+        Parameters
+        ----------
+        X : data frame, or array-like of shape (n_samples, n_inputs)
+        names : sequence of str, default=None
+            Names of the inputs, to find the columns of a data frame.
+        """
+        table = read_table(as_frame(X))
+        if table is None:
+            given, X = X, np.asarray(X)
+            if X.ndim == 0:
+                raise ValueError(
+                    f"X is of type {type(given).__name__}; a data frame or an array of shape "
+                    "(n_samples, n_features) is needed"
+                )
+            X = X if X.ndim == 2 else X.reshape(len(X), -1)
+            table = table_of_matrix(X) if self.levels else None
+        if table is None:
+            return X
+        return table.selected(names).matrix(self.levels)
+
+
+def level_text(level):
+    """A level of a category as text."""
+    return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
+
+
+def _means(Z, weight, is_missing):
+    """Weighted mean of every input over the rows where it is not missing: float32."""
+    if not is_missing.any():
+        return (weighted_sums(Z, weight) / weight.sum()).astype(np.float32)
+    there = ~is_missing
+    total = np.einsum("i,ij->j", weight, np.where(there, Z, 0), dtype=np.float64)
+    known = np.einsum("i,ij->j", weight, there, dtype=np.float64)
+    return np.where(known > 0, total / np.where(known > 0, known, 1), 0).astype(np.float32)

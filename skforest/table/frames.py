@@ -1,0 +1,576 @@
+"""Tables as users have them: data frames, and arrays with columns of strings.
+
+`read_table` reads one as a `Table`: columns of numbers and columns of categories, which becomes a
+matrix of numbers, with the number of its level for a category and NaN for missing values. A plain
+matrix of numbers needs none of this; what else may be wrong with it is checked here, too.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Integral, Real
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from scipy import sparse
+
+from .._warnings import warn_caller
+
+UNKNOWN = -1.0  # the code of a level that was not seen in training
+MAX_LEVELS = 2**24  # codes up to here are exact in float32
+MAX_EXACT = 2**53  # integers up to here are exact in float64
+NUMBER, CATEGORY, DATE = "number", "category", "date"
+DATES_ADVICE = (
+    "dates or times, numbers or categories are needed; derive numbers from them first, such as "
+    "the year, the day of the week, or the days since a reference date"
+)
+FEW_ROWS = 32  # up to here, validation takes longer than prediction
+
+
+class Table:
+    """Columns of one length.
+
+    Parameters
+    ----------
+    columns : list of narwhals.Series or ndarray of shape (n_samples,)
+    names : list of object
+        Names of the columns, or their numbers.
+    n_rows : int
+    """
+
+    def __init__(self, columns, names, n_rows):
+        self.columns, self.names, self.n_rows = columns, names, n_rows
+        self._distinct_of = {}
+
+    def __len__(self):
+        return len(self.columns)
+
+    @property
+    def is_numeric(self):
+        """bool: do the dtypes of all columns say that they hold numbers or bools?"""
+        return all(
+            not isinstance(column, np.ndarray)
+            and (column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean))
+            for column in self.columns
+        )
+
+    def selected(self, names):
+        """The table with the columns of some names, in their order; itself without names.
+
+        Raises ValueError with the names of those that are missing.
+        """
+        is_named = not any(isinstance(name, Integral) for name in self.names)
+        if names is None or list(names) == list(self.names) or not is_named:
+            return self
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            raise ValueError(f"X has no columns {missing}, which the forest was trained on")
+        return Table([self.columns[self.names.index(name)] for name in names], names, self.n_rows)
+
+    def matrix(self, levels, is_training=False):
+        """The columns as a matrix, float64, with NaN where values are missing.
+
+        Parameters
+        ----------
+        levels : dict of int to list
+            Levels of the categories by column; the other columns are numbers.
+        is_training : bool, default=False
+            As in `codes`.
+        """
+        X = np.empty((self.n_rows, len(self)))
+        for j in range(len(self)):
+            X[:, j] = self.codes(j, levels[j], is_training) if j in levels else self.numbers(j)
+        return X
+
+    def kind(self, j):
+        """NUMBER, CATEGORY or DATE, by the dtype of column `j`, or by its values."""
+        column = self.columns[j]
+        if isinstance(column, np.ndarray):
+            return _kind_of_array(column)
+        dtype = column.dtype
+        if dtype.is_temporal():
+            return DATE
+        if dtype.is_numeric() or isinstance(dtype, nw.Boolean):
+            return NUMBER
+        native_dtype = getattr(nw.to_native(column), "dtype", None)
+        if isinstance(native_dtype, np.dtype) and native_dtype.kind == "O":
+            # narwhals calls objects strings if the first 100 of them are missing.
+            values = self.values(j)
+            is_text = isinstance(dtype, nw.String) and any(isinstance(v, str) for v in values)
+            return CATEGORY if is_text else _kind_of_array(values)
+        if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
+            return CATEGORY
+        return _kind_of_array(self.values(j))
+
+    def is_all_missing(self, j):
+        """Does column `j` of a data frame hold missing values only?"""
+        column = self.columns[j]
+        return not isinstance(column, np.ndarray) and column.null_count() == len(column)
+
+    def values(self, j):
+        """The entries of a column as Python objects, ndarray of shape (n_rows,), object."""
+        column = self.columns[j]
+        items = column.tolist() if isinstance(column, np.ndarray) else column.to_list()
+        return np.fromiter(items, dtype=object, count=len(items))
+
+    def numbers(self, j):
+        """A column as float64, or as float32 or uint8 where it has that dtype; NaN: missing."""
+        column = self.columns[j]
+        if isinstance(column, np.ndarray):
+            array = column
+        elif isinstance(column.dtype, nw.Int128 | nw.UInt128):  # NumPy has no such dtypes
+            array = column.cast(nw.Float64).to_numpy()
+        elif isinstance(column.dtype, nw.Categorical):  # pyarrow fails without any category
+            array = self.values(j)
+        else:
+            array = column.to_numpy()
+        if array.dtype.kind in "mM":
+            raise TypeError(f"column {self.names[j]!r} of X holds {DATES_ADVICE}")
+        if array.dtype.kind == "c":
+            raise ValueError(f"Complex data not supported: column {self.names[j]!r} of X")
+        if array.dtype == bool:
+            return array.view(np.uint8)
+        if array.dtype in (np.uint8, np.float32, np.float64):
+            return array
+        if array.dtype.kind != "O":
+            return array.astype(np.float64)
+        values = [np.nan if is_missing(value) else value for value in self.values(j)]
+        try:
+            return np.fromiter(values, dtype=np.float64, count=len(values))
+        except (TypeError, ValueError, OverflowError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"column {self.names[j]!r} of X must hold numbers; to use it as a category, "
+                f"convert all its values to one type and name it in categorical_features: {error}"
+            ) from None
+
+    def is_ordered(self, j):
+        """Does the dtype of a column of categories say that its levels have an order?"""
+        column = self.columns[j]
+        if isinstance(column, np.ndarray) or not isinstance(
+            column.dtype, nw.Categorical | nw.Enum
+        ):
+            return False
+        dtype = getattr(nw.to_native(column), "dtype", None)
+        return isinstance(column.dtype, nw.Enum) or bool(getattr(dtype, "ordered", False))
+
+    def levels(self, j, rows=None):
+        """Distinct values of a column among some rows, without missing ones.
+
+        Returns
+        -------
+        levels : list of float or str
+            Those of an ordered dtype in its order, others sorted, numbers before strings.
+        """
+        values, position = self._distinct(j)
+        present = np.bincount(1 + position[rows if rows is not None else slice(None)])[1:]
+        found = {level for level, n in zip(values, present) if n and level == level}
+        if len(found) > MAX_LEVELS:
+            raise ValueError(
+                f"column {self.names[j]!r} of X has {len(found)} levels, at most {MAX_LEVELS} are "
+                "supported"
+            )
+        if self.is_ordered(j):
+            every = [as_level(value) for value in self.columns[j].cat.get_categories().to_list()]
+            return [level for level in every if level in found]
+        return sorted(found, key=lambda level: (isinstance(level, str), level))
+
+    def codes(self, j, levels, is_training=False):
+        """Number of the level of every row: float64, NaN where missing, UNKNOWN if not in levels.
+
+        Warns if the levels are strings and the column holds numbers, or the other way round, and
+        raises ValueError where the rows are to be trained on.
+        """
+        found, position = self._distinct(j)
+        known = {type(level) for level in levels}
+        given = {type(level) for level in found if level == level}
+        if known and given and not known & given:
+            was, now = ("strings", "numbers") if str in known else ("numbers", "strings")
+            how = "astype(str)" if str in known else "pandas.to_numeric"
+            message = f"column {self.names[j]!r} of X holds {now}; its levels in fit were {was}"
+            if is_training:
+                raise ValueError(f"{message}: convert it, as with {how}")
+            warn_caller(f"{message}, so all count as unknown levels: convert it, as with {how}")
+        number = {level: float(code) for code, level in enumerate(levels)}
+        code = [number.get(level, UNKNOWN) if level == level else np.nan for level in found]
+        return np.array([*code, np.nan])[position]  # the last one is that of missing values
+
+    def _distinct(self, j):
+        """Levels of the distinct values of a column, and the position of that of every row.
+
+        -1 is the position of missing values; some of them may have the level NaN instead.
+        """
+        if j in self._distinct_of:
+            return self._distinct_of[j]
+        column = self.columns[j]
+        native = None if isinstance(column, np.ndarray) else nw.to_native(column)
+        try:
+            if hasattr(native, "factorize"):  # as pandas has it, without an object for each row
+                position, values = native.factorize()
+                values = values.tolist()
+            elif native is None and column.dtype.kind in "biuf":
+                values, position = np.unique(column, return_inverse=True)
+                values = values.tolist()
+            else:
+                items = self.values(j).tolist()
+                values = list(dict.fromkeys(items))
+                number = {value: i for i, value in enumerate(values)}
+                position = np.fromiter(map(number.__getitem__, items), np.intp, len(items))
+            found = [as_level(value) for value in values]
+        except (TypeError, ValueError, ArithmeticError) as error:  # such as values without a hash
+            raise TypeError(
+                f"column {self.names[j]!r} of X has values that cannot be levels of a category; "
+                f"convert them to strings: {error}"
+            ) from None
+        self._distinct_of[j] = found, position
+        return found, position
+
+
+def is_missing(value):
+    """Is a value None, NaN, or the missing value of pandas?"""
+    if isinstance(value, float):
+        return value != value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def as_level(value):
+    """The level of a category as a float or str; NaN if it is missing.
+
+    The empty string is missing, as it is in text files. Numbers that a float would change become
+    strings: large integers, complex numbers. TypeError for objects without a representation of
+    their value.
+    """
+    if isinstance(value, str):
+        return str(value) or np.nan
+    if is_missing(value):
+        return np.nan
+    if isinstance(value, Integral) and abs(int(value)) > MAX_EXACT:
+        return str(int(value))
+    if isinstance(value, Real | Decimal | np.bool_):
+        return float(value)
+    if type(value).__str__ is object.__str__ and type(value).__repr__ is object.__repr__:
+        raise TypeError(f"values of type {type(value).__name__} have no text of their own")
+    # Strings also stand for intervals, dates and whatever else a category may hold.
+    return str(value)
+
+
+def _kind_of_array(column):
+    """The kind of a column by its values, where its dtype does not say it."""
+    if column.dtype.kind in "mM":
+        return DATE
+    if column.dtype.kind != "O":
+        return CATEGORY if column.dtype.kind in "US" else NUMBER
+    kinds = {type(value) for value in column.tolist() if not is_missing(value)}
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return CATEGORY
+    return DATE if any(hasattr(kind, "isoformat") for kind in kinds) else NUMBER
+
+
+# ---------------------------------------------------------------------------------- reading tables
+
+
+def as_frame(X):
+    """X itself, or a pyarrow table of it where only the interchange protocols can read it.
+
+    Raises TypeError for rows as dicts or text, with what to write.
+    """
+    refuse_records(X)
+    shape = getattr(X, "shape", None)
+    has_rows_only = isinstance(shape, tuple) and len(shape) == 1
+    if isinstance(X, np.ndarray | list | tuple) or has_rows_only:
+        return X
+    if nw.dependencies.is_into_dataframe(X):
+        return X
+    for protocol in ("__arrow_c_stream__", "__dataframe__"):
+        if hasattr(X, protocol):
+            try:
+                import pyarrow
+                import pyarrow.interchange
+            except ImportError:
+                raise TypeError(
+                    f"X is a {type(X).__name__}; install pyarrow to read it, or convert it to a "
+                    "pandas or polars data frame"
+                ) from None
+            if protocol == "__arrow_c_stream__":
+                return pyarrow.table(X)
+            return pyarrow.interchange.from_dataframe(X)
+    return X
+
+
+def refuse_records(X):
+    """Raise TypeError if X is a dict, a list of dicts, or text such as JSON."""
+    is_list = isinstance(X, list | tuple) or (type(X) is np.ndarray and X.ndim == 1)
+    first = X[0] if is_list and len(X) else X
+    if isinstance(first, str | bytes):
+        if first is not X:
+            return
+        one_row = "pandas.DataFrame([json.loads(X)]) for one row as a JSON object"
+        what, how = "text", f"{one_row}, pandas.read_csv for a file"
+    elif not isinstance(first, Mapping) or hasattr(first, "shape"):  # dok_matrix is a dict
+        return
+    elif first is not X:
+        what, how = "a list of dicts", "pandas.DataFrame(X)"
+    elif any(np.ndim(value) for value in X.values()):
+        what, how = "a dict", "pandas.DataFrame(X)"
+    else:
+        what, how = "a dict", "pandas.DataFrame([X])"
+    raise TypeError(f"X is {what}; a data frame or an array is needed: pass {how}")
+
+
+def read_table(X):
+    """X as a Table; None if it is neither a data frame nor an array of objects or strings."""
+    if type(X) is np.ndarray and X.dtype.kind in "biuf":
+        return None
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            "X is a masked array; replace the masked values by NaN first: X.filled(np.nan)"
+        )
+    if isinstance(X, np.ndarray) and X.dtype.kind == "V":
+        raise TypeError(
+            f"X has the structured dtype {X.dtype}; pass pandas.DataFrame(X), or an array of "
+            "shape (n_samples, n_features)"
+        )
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"X has several columns of one name: {error}") from None
+    if isinstance(frame, nw.DataFrame):
+        names = frame.columns
+        return Table(list(frame.iter_columns()), names, len(frame))
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(
+            f"X is a {type(X).__module__}.{type(X).__name__}, whose rows are not computed yet; "
+            "pass X.collect()"
+        )
+    shape, dtype = getattr(X, "shape", None), getattr(X, "dtype", None)
+    if isinstance(shape, tuple) and len(shape) == 1 and getattr(dtype, "kind", "O") in "OSU":
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead: X is of type {type(X).__name__}. Reshape "
+            "your data: pass a data frame or an array of shape (n_samples, n_features)"
+        )
+    if isinstance(X, list | tuple):
+        X = _as_object_array(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSmM":
+        return table_of_matrix(X)
+    return None
+
+
+def table_of_matrix(X):
+    """The columns of a matrix as a Table."""
+    return Table(list(X.T), list(range(X.shape[1])), len(X))
+
+
+def _as_object_array(X):
+    """A list of rows that are not all numbers as an array of objects; other lists as they are."""
+    try:
+        is_plain = np.asarray(X).dtype.kind in "biuf"
+        return X if is_plain else np.array(X, dtype=object)
+    except ValueError:  # rows of several lengths
+        return X
+
+
+# ---------------------------------------------------------------------------- which are categories
+
+
+def find_categories(table, categorical_features, is_free=True):
+    """Mask of the columns of a table that are categories; ValueError for what is neither.
+
+    Parameters
+    ----------
+    table : Table
+    categorical_features : "from_dtype", None, or array-like of bool, int or str
+        As the parameter of an estimator.
+    is_free : bool, default=True
+        Whether the user may name other columns in `categorical_features`.
+
+    Returns
+    -------
+    is_categorical : ndarray of shape (n_columns,), bool
+
+    Raises
+    ------
+    ValueError
+        If `categorical_features` does not fit the table, or a column that is no category holds
+        strings.
+    TypeError
+        If such a column holds dates or times.
+    """
+    if not len(table):
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape=({table.n_rows}, 0)) while a minimum of 1 is "
+            "required: X has no columns"
+        )
+    kinds = [table.kind(j) for j in range(len(table))]
+    from_dtype = isinstance(categorical_features, str) and categorical_features == "from_dtype"
+    if categorical_features is None:
+        mask = np.zeros(len(table), dtype=bool)
+    elif from_dtype:
+        is_text = [isinstance(c, np.ndarray) and c.dtype.kind in "US" for c in table.columns]
+        mask = np.array([kind == CATEGORY for kind in kinds]) & ~np.array(is_text)
+    else:
+        mask = _given_categories(categorical_features, table.names)
+    for j, (name, kind, is_categorical) in enumerate(zip(table.names, kinds, mask)):
+        where = f"column {name!r} of X"
+        if kind == DATE and not is_categorical:
+            raise TypeError(f"{where} holds {DATES_ADVICE}")
+        if kind == CATEGORY and not is_categorical and not table.is_all_missing(j):
+            advice = (
+                '; pass a data frame with categorical_features="from_dtype", or name the column '
+                "in categorical_features"
+            )
+            raise ValueError(
+                f"{where} holds strings or categories, but is to hold numbers (could not convert "
+                f"string to float){advice if is_free else ''}"
+            )
+    return mask
+
+
+def _given_categories(categorical_features, names):
+    """The columns that `categorical_features` names, as a mask."""
+    given, n_features = np.asarray(categorical_features), len(names)
+    shown = f"categorical_features={categorical_features!r}"
+    if isinstance(categorical_features, list | tuple):
+        kinds = {(isinstance(item, str), isinstance(item, bool)) for item in categorical_features}
+        given = np.asarray(categorical_features, dtype=object) if len(kinds) > 1 else given
+    if given.size == 0:
+        return np.zeros(n_features, dtype=bool)
+    if given.dtype.kind == "O" and all(isinstance(item, str) for item in given.ravel()):
+        given = given.astype(str)
+    if given.ndim != 1 or given.dtype.kind not in "biuU":
+        raise ValueError(
+            f'{shown} must be "from_dtype", None, a mask of bool, or a sequence of column numbers '
+            "or of column names"
+        )
+    if given.dtype.kind == "b":
+        if given.shape != (n_features,):
+            raise ValueError(f"{shown} has {len(given)} entries, X has {n_features} features")
+        return given
+    if given.dtype.kind == "U":
+        if isinstance(names[0], Integral):
+            raise ValueError(f"{shown} has names, but the columns of X have none")
+        missing = [name for name in given.tolist() if name not in names]
+        if missing:
+            raise ValueError(f"{shown} has {missing[0]!r}, which is not a column of X")
+        return np.isin(np.array(names, dtype=str), given)
+    if given.min() < 0 or given.max() >= n_features:
+        raise ValueError(f"{shown} must be in 0 .. {n_features - 1}, the columns of X")
+    return np.isin(np.arange(n_features), given)
+
+
+# -------------------------------------------------------------------------------- plain matrices
+
+
+def input_dtype(X, is_scaling):
+    """dtype to which an input is converted before a feature map is applied.
+
+    uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
+    """
+    dtype = getattr(X, "dtype", None)
+    dtypes = getattr(X, "dtypes", None)
+    if dtype is None and dtypes is not None:  # a DataFrame
+        names = {str(one) for one in dtypes}
+    else:
+        names = {str(dtype)}
+    if names <= {"uint8", "bool"}:
+        return np.uint8
+    return np.float64 if is_scaling and names != {"float32"} else np.float32
+
+
+class FrameReader:
+    """Reads a few rows of data frames whose columns are as those of a frame that was validated.
+
+    Equal names and dtypes need no second validation; that takes many times as long as to predict.
+
+    Parameters
+    ----------
+    X : data frame
+    names : ndarray of shape (n_columns,), object
+        Names of the features in fit; frames whose columns have other names need validation, which
+        warns of them.
+    levels : dict of int to list
+        Levels of the categories by column.
+    """
+
+    def __init__(self, X, names, levels):
+        self.columns, self.dtypes = _layout(X)
+        if self.dtypes is not None:
+            of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
+            objects = {j for j, dtype in of_numpy.items() if dtype.kind == "O"}
+            # The values of objects decide whether they are numbers.
+            if list(self.columns) != names.tolist() or not objects <= set(levels):
+                self.dtypes = None
+        self.levels = {
+            j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})
+            for j, own in levels.items()
+        }
+
+    def matrix(self, X):
+        """Rows as `Table.matrix` returns them; None if X needs validation."""
+        columns, dtypes = _layout(X)
+        if self.dtypes is None or dtypes != self.dtypes or len(X) > FEW_ROWS:
+            return None
+        if columns is not self.columns:
+            # An index of pandas compares its names faster than a list of them.
+            is_equal = getattr(columns, "equals", columns.__eq__)
+            if type(columns) is not type(self.columns) or not is_equal(self.columns):
+                return None
+        if self.levels:
+            rows = X.rows() if hasattr(X, "rows") else X.to_numpy(dtype=object).tolist()
+        else:
+            rows = X.to_numpy()
+            if rows.dtype in (np.uint8, np.float32, np.float64):
+                return np.ascontiguousarray(rows)
+            rows = rows.tolist()
+        try:
+            return np.array([[self._entry(j, x) for j, x in enumerate(row)] for row in rows])
+        except (TypeError, ValueError, ArithmeticError):
+            return None
+
+    def _entry(self, j, value):
+        """A value as a float; ValueError if its type is not what the column needs."""
+        if j not in self.levels:
+            if isinstance(value, float | bool | np.bool_ | np.float32):
+                return float(value)
+            if isinstance(value, Integral) and abs(int(value)) <= MAX_EXACT:
+                return float(value)
+            if is_missing(value):
+                return np.nan
+            raise ValueError(value)
+        number_of, kinds = self.levels[j]
+        if not isinstance(value, str | Real) and not is_missing(value):
+            raise ValueError(value)
+        level = as_level(value)
+        if level != level:
+            return level
+        if kinds and type(level) not in kinds:
+            raise ValueError(value)
+        return number_of.get(level, UNKNOWN)
+
+
+def _layout(X):
+    """Names and dtypes of the columns of a pandas or polars frame; None, None for other inputs.
+
+    Of an extension dtype it is the class: categories differ from frame to frame.
+    """
+    library = type(X).__module__.partition(".")[0]
+    if library not in ("pandas", "polars") or type(X).__name__ != "DataFrame":
+        return None, None
+    dtypes = X.dtypes if library == "polars" else X.dtypes.tolist()
+    return X.columns, [one if isinstance(one, np.dtype) else type(one) for one in dtypes]
+
+
+def where_not_finite(X, names, missing_too):
+    """Name of the first column with a value that is not finite, and what to do."""
+    if sparse.issparse(X):
+        return "Missing values are supported in dense X only; remove or clip infinite ones."
+    table = read_table(X)
+    X = X if table is None else table.matrix({})  # nullable dtypes have no NaN
+    with np.errstate(over="ignore"):
+        values = np.asarray(X, dtype=np.float64).astype(np.float32)
+    wrong = ~np.isfinite(values) if missing_too else np.isinf(values)
+    if not wrong.any():
+        return ""
+    name = names[int(np.flatnonzero(wrong.any(axis=0))[0])]
+    first = "Fill missing values first, as with sklearn.impute.SimpleImputer, and remove"
+    return f"It is in column {name!r}. {first if missing_too else 'Remove'} or clip infinite ones."

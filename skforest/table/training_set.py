@@ -1,0 +1,578 @@
+"""TrainingSet: the weighted rows that trees are trained on.
+
+Zero weights are dropped, equal rows are merged with their weights added, and the rows are put in
+an order that depends on their values alone. So neither the order of the samples nor copies of them
+change a forest, and a weight of k equals k copies.
+"""
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+
+from .._kernels.base.rows import RowOrder, draw_counts
+from .matrix import (
+    BLOCK,
+    BYTE_FEATURES,
+    CACHED,
+    as_bytes,
+    canonical_csr,
+    rows_of,
+    usual_range,
+    value_range,
+    weighted_sums,
+)
+
+# Weights are multiples of a unit if, over the smallest one, they are fractions of such numbers.
+MAX_MULTIPLE, MAX_DENOMINATOR = 2**31, 64
+MAX_COPIES = 100  # of a row, where copies of it are held out one by one
+# Rows repeat by chance if so large a part of them occur once: among all, and among those with the
+# same target, of which there are at least MIN_ALIKE. In a bootstrap sample it is .58.
+SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
+
+
+TRAINS, IS_LEFT_OUT = 1, 2  # see `TrainingSet.with_folds`
+
+
+@dataclass
+class _Whole:
+    """All rows and weights, which samples share for `deviation` and `varying`.
+
+    Not the TrainingSet itself: a reference to itself would keep rows in memory after training.
+    """
+
+    X: np.ndarray
+    weight: np.ndarray
+    deviation: np.ndarray | None = None
+    outliers: tuple | None = None  # see `TrainingSet._outliers`
+    varying: np.ndarray | None = None
+
+
+class TrainingSet:
+    """Distinct weighted rows in canonical order, with their target.
+
+    An instance is not changed once it has been made: `with_target`, `with_weight` and `sample`
+    return another one that shares the arrays.
+
+    `X` are features as the kernels read them (uint8 or float32), `y` class numbers in one column
+    or real targets, float64 of shape (n_rows, n_columns), and `weight` float64. `target` is what
+    kernels train on: class numbers, int32 of shape (n_rows,); or deviations from `baseline` over
+    `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the TargetUnits of the
+    target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
+    `fold`, where it is not None, is the fold of each row that is left out in turn, see
+    `with_folds`, `group` the number of the group with which a row is held out, and
+    `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
+    `count` are the first weights, without those of classes or of a sample of the rows.
+    `validation` are further rows for early stopping, see `with_validation`; None: there are none.
+    `is_in_copies`: are copies that may be held out by themselves rows already, see `in_copies`?
+    """
+
+    def __init__(self, X, y, weight, feature_map=None):
+        if sparse.issparse(X):
+            samples = SparseRowOrder(X, y, feature_map is not None and feature_map.is_scaling)
+        else:
+            samples = RowOrder(X, y)
+        chosen = np.flatnonzero(weight)
+        hashes = samples.hashes(chosen)
+        by_hash = np.argsort(hashes, kind="stable")
+        chosen = chosen[by_hash]
+        is_first = samples.sort_equal_hashes(chosen, hashes[by_hash])
+        row = np.cumsum(is_first) - 1
+        distinct = chosen[is_first]
+        self.X = rows_of(X, distinct)
+        self.y = y[distinct]
+        # Added smallest first within a row, so that the order of the samples leaves no trace.
+        weight = rescale_weights(weight[chosen])
+        order = np.lexsort((weight, row))
+        self.weight = rescale_weights(np.bincount(row[order], weights=weight[order]))
+        self.count = self.weight
+        self.row_of_sample = np.full(X.shape[0], -1, dtype=np.int64)
+        self.row_of_sample[chosen] = row
+        self.feature_map = feature_map
+        self.target = self.units = None
+        self.fold, self.n_folds, self.left_out_weight = None, 0, None
+        self.group = self.validation = None
+        self.is_in_copies = False
+        self._whole = _Whole(self.X, self.weight)
+
+    def __len__(self):
+        return len(self.weight)
+
+    @property
+    def is_classification(self):
+        """bool: is the target a vector of class numbers?"""
+        return self.target.ndim == 1
+
+    @property
+    def n_outputs(self):
+        """int: number of classes, or of columns of the target."""
+        return len(self.units.baseline)
+
+    @property
+    def baseline(self):
+        """ndarray of shape (n_outputs,), float64: what leaf values are deviations from."""
+        return self.units.baseline
+
+    @property
+    def target_scale(self):
+        """float: power of two that the target has been divided by; 1 in classification."""
+        return self.units.scale
+
+    @property
+    def rows(self):
+        """ndarray of int32: rows of positive weight."""
+        return np.flatnonzero(self.weight).astype(np.int32)
+
+    # ------------------------------------------------------------------------- other training sets
+
+    def with_target(self, target, units, y=None):
+        """The same rows with a target to train on, and with other `y` if they are given."""
+        other = copy(self)
+        other.target, other.units = target, units
+        other.y = self.y if y is None else y
+        return other
+
+    def with_features(self, X, feature_map):
+        """The same rows with other features, and the map that made them."""
+        other = copy(self)
+        other.X, other.feature_map, other._whole = X, feature_map, _Whole(X, self.weight)
+        return other
+
+    def with_weight(self, weight):
+        """The same rows with other weights, which then also count for `deviation`."""
+        other = copy(self)
+        other.weight = rescale_weights(weight)
+        other._whole = _Whole(self.X, other.weight)
+        return other
+
+    def with_count(self, count):
+        """The same rows with other numbers of copies, see `count`."""
+        other = copy(self)
+        other.count = count
+        return other
+
+    def with_deviation(self, deviation):
+        """The same rows with a given `deviation`: that of the trees to which others are added."""
+        other = copy(self)
+        other._whole = _Whole(self.X, self.weight, deviation)
+        return other
+
+    def with_folds(self, fold, n_folds):
+        """The same rows in folds, int of shape (n_rows,): member i leaves fold i % n_folds out.
+
+        Or of shape (n_rows, n_folds), where the entry of the fold is `TRAINS` for the rows that
+        the member is trained on and `IS_LEFT_OUT` for those that it predicts.
+        """
+        other = copy(self)
+        other.fold, other.n_folds = fold, n_folds
+        return other
+
+    def without_fold(self, member):
+        """The same rows; those of the fold that a member leaves out have the weight 0."""
+        if self.fold is None:
+            return self
+        mask = self.is_left_out(member)
+        trains = ~mask if self.fold.ndim == 1 else self.fold[:, member % self.n_folds] == TRAINS
+        other = self.sample(np.where(trains, self.weight, 0.0))
+        other.left_out_weight = np.where(mask, self.weight, 0.0)
+        return other
+
+    def is_left_out(self, member):
+        """Mask of the rows that a member leaves out."""
+        number = member % self.n_folds
+        return self.fold == number if self.fold.ndim == 1 else self.fold[:, number] == IS_LEFT_OUT
+
+    def with_groups(self, group):
+        """The same rows with the groups of the samples, as int; that of a row is the least."""
+        other = copy(self)
+        other.group = self.least_of_samples(group)
+        return other
+
+    @property
+    def n_groups(self):
+        """Number of groups; every row is one by itself where there are none."""
+        return len(self) if self.group is None else len(np.unique(self.group))
+
+    def sample(self, weight):
+        """The sample of one tree: the same rows and `deviation`, with the weights of the tree."""
+        other = copy(self)
+        other.weight = weight
+        return other
+
+    def subset(self, rows):
+        """Some of the rows."""
+        other = copy(self)
+        other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
+        for name in ("count", "target", "fold", "left_out_weight", "group"):
+            values = getattr(self, name)
+            setattr(other, name, None if values is None else values[rows])
+        return other
+
+    def with_validation(self, validation):
+        """The same rows with those of another TrainingSet, on which training is stopped early."""
+        other = copy(self)
+        other.validation = validation
+        return other
+
+    def joined_with_validation(self):
+        """The rows and those of `validation`, which have the weight 0 and are left out."""
+        further, whole = self.validation, copy(self)
+        if further is None:
+            return self
+        if sparse.issparse(self.X):
+            whole.X = canonical_csr(sparse.vstack([self.X, further.X], format="csr"))
+        else:
+            whole.X = np.concatenate([self.X, further.X], dtype=self.X.dtype)
+        for name in ("y", "target", "count"):
+            both = [getattr(rows, name) for rows in (self, further)]
+            setattr(whole, name, np.concatenate(both))
+        whole.weight = np.concatenate([self.weight, np.zeros(len(further))])
+        whole.left_out_weight = np.concatenate([np.zeros(len(self)), further.weight])
+        whole.group = whole.validation = None  # no other rows are held out
+        return whole
+
+    def of_samples(self, values):
+        """Values of the rows, (n_rows, n_columns), for each sample; NaN where its weight is 0."""
+        found = np.full((len(self.row_of_sample), values.shape[1]), np.nan)
+        present = self.row_of_sample >= 0
+        found[present] = values[self.row_of_sample[present]]
+        return found
+
+    def first_samples(self):
+        """The first sample of each row."""
+        samples = np.flatnonzero(self.row_of_sample >= 0)
+        _, first = np.unique(self.row_of_sample[samples], return_index=True)
+        return samples[first]
+
+    def least_of_samples(self, values):
+        """The least value, an int of each sample, among the samples of each row."""
+        samples = np.flatnonzero(self.row_of_sample >= 0)
+        found = np.full(len(self), values.max())
+        np.minimum.at(found, self.row_of_sample[samples], values[samples])
+        return found
+
+    def most_of_samples(self, values):
+        """The largest values, int of shape (n_samples, n_columns), of the samples of each row."""
+        samples = np.flatnonzero(self.row_of_sample >= 0)
+        found = np.full((len(self), values.shape[1]), values.min())
+        np.maximum.at(found, self.row_of_sample[samples], values[samples])
+        return found
+
+    def in_copies(self, also_repeated=True):
+        """The set in which copies of a row may be held out one by one, and the row of each.
+
+        All copies of a row are one row. It becomes as many rows as it has copies, but at most
+        `MAX_COPIES`, with its weight divided among them, in two cases:
+
+        - Rows of equal X have different targets, as in tables of a few categories. Those that are
+          left without one of them have the other targets only: training on them would increase
+          the loss of the row that is held out. The number of copies is `count`; if it is not
+          always whole, see `rescale_weights`, a copy is its mean over the samples.
+        - With `also_repeated`, some rows repeat, and new rows will repeat them as often. See
+          `_repeated`.
+
+        Copies of copies are not made.
+        """
+        n_copies = self._n_copies(also_repeated)
+        rows = np.repeat(np.arange(len(self)), n_copies)
+        return self.in_parts(rows, (self.weight / n_copies)[rows]), rows
+
+    def in_parts(self, rows, weight):
+        """Rows, some of them several times, that may be held out one by one, with weights."""
+        other = (self if len(rows) == len(self) else self.subset(rows)).sample(weight)
+        other.is_in_copies = True
+        return other
+
+    def _n_copies(self, also_repeated):
+        """Number of rows that each row becomes in `in_copies`."""
+        rows = np.arange(len(self))
+        if self.is_in_copies:
+            return np.ones_like(rows)
+        unit = 1.0
+        if (self.count != np.rint(self.count)).any():
+            unit = self.count.sum() / np.count_nonzero(self.row_of_sample >= 0)
+        n_copies = np.clip(np.rint(self.count / unit), 1, MAX_COPIES).astype(np.int64)
+        n_repeated = self._repeated() if also_repeated else np.ones_like(n_copies)
+        if (n_copies == 1).all() and (n_repeated == 1).all():
+            return n_copies
+        targets = np.zeros((len(self), 1))
+        order = (SparseRowOrder if sparse.issparse(self.X) else RowOrder)(self.X, targets)
+        hashes = order.hashes(rows)
+        by_hash = np.argsort(hashes, kind="stable")
+        sorted_rows = rows[by_hash]
+        is_first = order.sort_equal_hashes(sorted_rows, hashes[by_hash])
+        number = np.cumsum(is_first) - 1  # of the row of X
+        has_others = np.empty(len(self), dtype=bool)
+        has_others[sorted_rows] = np.bincount(number)[number] > 1
+        return np.where(has_others, n_copies, n_repeated)
+
+    def _repeated(self):
+        """Number of copies of each row where rows repeat as in a random sample, otherwise 1.
+
+        Weights must be multiples of the smallest one, which most rows have. Otherwise they say how
+        much rows matter: held-out copies would be in the training rows, too, unlike new rows.
+        Rows of a class that were given a weight, or drawn more often, are not repeated either.
+        """
+        one = np.ones(len(self), dtype=np.int64)
+        n_copies = self.count / self.count.min()
+        is_single = n_copies == 1
+        is_whole = (n_copies == np.rint(n_copies)).all() and n_copies.max() < 2**31
+        if is_single.all() or is_single.mean() < SINGLE_SHARE or not is_whole:
+            return one
+        _, alike, n_alike = np.unique(self.y[:, 0], return_inverse=True, return_counts=True)
+        alike = np.where(n_alike[alike] < MIN_ALIKE, len(n_alike), alike)
+        share = np.bincount(alike, is_single) / np.maximum(np.bincount(alike), 1)
+        is_repeated = share[alike] >= SINGLE_SHARE
+        return np.where(is_repeated, np.minimum(n_copies, MAX_COPIES), one).astype(np.int64)
+
+    # ---------------------------------------------------------------------------------- statistics
+
+    def largest(self):
+        """float: largest absolute value in X."""
+        if self.X.dtype == np.uint8:
+            return 255.0
+        if sparse.issparse(self.X):
+            return float(np.abs(self.X.data).max(initial=0.0))
+        return float(max(self.X.max(), -self.X.min()))
+
+    def mean(self):
+        """Weighted mean of every feature, float64."""
+        return weighted_sums(self.X, self.weight) / self.weight.sum()
+
+    def deviation(self):
+        """Weighted standard deviation of every feature, float32; 0 where it is constant.
+
+        Outliers count as the end of the usual range that is nearest to them.
+        """
+        whole = self._whole
+        if whole.deviation is None:
+            deviation = _standard_deviation(whole.X, whole.weight)
+            columns, *ends = self._outliers()
+            if len(columns):
+                usual = _clipped(whole.X, columns, *ends)
+                deviation[columns] = _standard_deviation(usual, whole.weight)
+            whole.deviation = deviation
+        return whole.deviation
+
+    def unit(self):
+        """Unit of every feature: its `deviation`, or 1 where that is 0."""
+        deviation = self.deviation()
+        return np.where(deviation > 0, deviation, np.float32(1))
+
+    def has_outliers(self):
+        """bool: have features outliers that no map limits? Bytes have none."""
+        return len(self._outliers()[0]) > 0
+
+    def _outliers(self):
+        """Numbers of the features with outliers, and the ends of their usual ranges."""
+        whole = self._whole
+        if whole.outliers is None:
+            is_limited = self.feature_map is not None and self.feature_map.is_scaling
+            whole.outliers = [], None, None
+            if not is_limited and whole.X.dtype != np.uint8:
+                whole.outliers = _features_with_outliers(whole.X, whole.weight)
+        return whole.outliers
+
+    def varying(self):
+        """Numbers of the features that are not constant over all rows, int32."""
+        whole = self._whole
+        if whole.varying is None:
+            low, high = value_range(whole.X)
+            whole.varying = np.flatnonzero(low != high).astype(np.int32)
+        return whole.varying
+
+    def bootstrap(self, seed, n_draws):
+        """How often each row is drawn, with replacement, in proportion to its weight."""
+        if self.fold is not None:  # as many draws for each row that is left
+            n_draws = max(1, round(n_draws * np.count_nonzero(self.weight) / len(self)))
+        return draw_counts(self.weight, seed, n_draws)
+
+
+class SparseRowOrder:
+    """As `RowOrder`, for a CSR matrix: the hashes are those of the dense rows.
+
+    So the canonical order, and all that follows from it, does not depend on the form of X.
+    `is_scaled`: have features been scaled?
+    """
+
+    def __init__(self, X, y, is_scaled=False):
+        self.X, self.y = X, y
+        self.dtype = X.dtype
+        if not is_scaled and X.shape[1] <= BYTE_FEATURES:
+            # Dense rows of whole numbers from 0 to 255 would be bytes.
+            self.dtype = as_bytes(X.data[None]).dtype
+
+    def _dense_order(self, rows):
+        block = np.ascontiguousarray(self.X[rows].toarray(), dtype=self.dtype)
+        return RowOrder(block, np.ascontiguousarray(self.y[rows]))
+
+    def hashes(self, rows):
+        size = max(16, CACHED // max(1, self.X.shape[1]))
+        parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+        found = [self._dense_order(part).hashes(np.arange(len(part))) for part in parts]
+        return np.concatenate(found)
+
+    def sort_equal_hashes(self, rows, hashes):
+        is_first = np.ones(len(rows), dtype=bool)
+        starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]) != 0)
+        for start, stop in zip(starts, np.append(starts[1:], len(rows))):
+            # Rows of one hash are nearly always equal; else their order is that of their values.
+            if stop - start > 1 and not self._are_equal(rows[start], rows[start + 1 : stop]):
+                own = np.arange(stop - start)
+                is_first[start:stop] = self._dense_order(rows[start:stop]).sort_equal_hashes(
+                    own, hashes[start:stop]
+                )
+                rows[start:stop] = rows[start:stop][own]
+            elif stop - start > 1:
+                is_first[start + 1 : stop] = False
+        return is_first
+
+    def _are_equal(self, first, others):
+        """Are all other rows equal to the first?"""
+        pointer, X = self.X.indptr, self.X
+        own = slice(pointer[first], pointer[first + 1])
+        return all(
+            np.array_equal(X.indices[own], X.indices[pointer[row] : pointer[row + 1]])
+            and np.array_equal(X.data[own], X.data[pointer[row] : pointer[row + 1]])
+            and np.array_equal(self.y[first], self.y[row])
+            for row in others
+        )
+
+
+def check_sample_weight(sample_weight, n_samples, name="sample_weight"):
+    """Weights as float64; ValueError unless they are finite, not negative and not all 0.
+
+    `name` is that of the argument.
+    """
+    if sample_weight is None:
+        return np.ones(n_samples)
+    try:
+        weight = check_array(
+            sample_weight,
+            dtype=np.float64,
+            ensure_2d=False,
+            ensure_min_samples=0,
+            input_name=name,
+        )
+    except ValueError as error:
+        raise ValueError(f"{name} is not valid: {error}") from error
+    if weight.ndim == 0:
+        weight = np.full(n_samples, float(weight))
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"{name}.shape == {weight.shape}, expected {(n_samples,)}, one weight per row"
+        )
+    if (weight < 0).any():
+        raise ValueError(f"{name} has the negative value {weight.min()}; weights are 0 or more")
+    if not weight.any():
+        raise ValueError(f"{name} is all zero; at least one weight must be positive")
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not np.isfinite(total):
+        raise ValueError(f"{name} has an infinite sum; divide it by its largest value")
+    return weight
+
+
+def check_groups(groups, n_samples):
+    """The argument `groups` of a fit as numbers of groups, int of shape (n_samples,)."""
+    groups = np.asarray(groups)
+    if groups.shape not in ((n_samples,), (n_samples, 1)):
+        raise ValueError(
+            f"groups.shape == {groups.shape}, expected {(n_samples,)}, one group per row"
+        )
+    groups = groups.ravel()
+    try:
+        is_missing = any(group is None or group != group for group in groups.tolist())
+        _, number = np.unique(groups, return_inverse=True)
+    except TypeError:  # of pandas.NA, and of an order of strings and numbers
+        raise ValueError("groups must be numbers or strings, without missing values") from None
+    if is_missing:
+        raise ValueError("groups contains NaN or None; rows without a group need one of their own")
+    return number
+
+
+def rescale_weights(weight):
+    """Weights in a unit of their own, so that a factor of all of them has no effect.
+
+    Whole multiples of a unit become whole numbers without a common factor: sums of them are exact.
+    Other weights are multiplied by a power of two, on which no tree depends, if they are extreme.
+    """
+    positive = weight[weight > 0]
+    with np.errstate(over="ignore"):
+        ratio = positive / positive.min()
+    if ratio.max() <= MAX_MULTIPLE:
+        for denominator in range(1, MAX_DENOMINATOR + 1):
+            if not (_are_whole(ratio[:100] * denominator) and _are_whole(ratio * denominator)):
+                continue
+            multiple = np.rint(ratio * denominator).astype(np.int64)
+            found = np.zeros(len(weight))
+            found[weight > 0] = multiple // np.gcd.reduce(multiple)
+            return found
+    exponent = np.frexp(weight.max())[1]
+    return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)
+
+
+def _are_whole(ratio):
+    """Are numbers whole, up to the rounding of sums of weights?"""
+    return (np.abs(ratio - np.rint(ratio)) <= 1e-12 * ratio).all()
+
+
+def _standard_deviation(X, weight):
+    total = weight.sum()
+    if sparse.issparse(X):
+        variance = _sparse_variance(X, weight)
+    else:
+        size = max(16, CACHED // max(1, X.shape[1]))
+        blocks = [slice(start, start + size) for start in range(0, len(X), size)]
+        # Without BLAS, whose last bits depend on its threads: the deviation decides routes.
+        mean = (
+            sum(np.einsum("i,ij->j", weight[b], X[b].astype(np.float64)) for b in blocks) / total
+        )
+        # A second pass: the square of a large mean would drown a small deviation.
+        squares = (np.einsum("i,ij->j", weight[b], np.square(X[b] - mean)) for b in blocks)
+        variance = sum(squares) / total
+    with np.errstate(over="ignore"):
+        deviation = np.sqrt(variance).astype(np.float32)
+    # The mean of equal values may be rounded, so their deviation may not be 0.
+    least, largest = (extreme(axis=0) for extreme in (X.min, X.max))
+    varies = (largest != least).toarray()[0] if sparse.issparse(X) else largest != least
+    deviation[~varies | (deviation <= np.finfo(np.float32).tiny)] = 0
+    return np.where(np.isfinite(deviation), deviation, np.float32(1))
+
+
+def _features_with_outliers(X, weight):
+    """Numbers of the features, and the ends of their usual ranges."""
+    whole = value_range(X)
+    low, high, _ = usual_range(X, weight, whole)
+    if not sparse.issparse(X):  # zeros are within the range of sparse columns
+        has_zeros = (X == 0).any(axis=0)
+        low, high = np.where(has_zeros, [np.minimum(low, 0), np.maximum(high, 0)], [low, high])
+    columns = np.flatnonzero((low > whole[0]) | (high < whole[1]))
+    return columns, low[columns], high[columns]
+
+
+def _clipped(X, columns, low, high):
+    """Some columns, clipped to limits."""
+    part = X[:, columns]
+    if not sparse.issparse(part):
+        return np.clip(part, low, high).astype(part.dtype)
+    own = np.clip(part.data, low[part.indices], high[part.indices]).astype(part.dtype)
+    part = sparse.csr_matrix((own, part.indices, part.indptr), part.shape)
+    part.eliminate_zeros()
+    return part
+
+
+def _sparse_variance(X, weight):
+    """Weighted variance of every column of a CSR matrix."""
+    mean = weighted_sums(X, weight) / weight.sum()
+    squares, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for start in range(0, X.shape[0], BLOCK):
+        part = X[start : start + BLOCK]
+        row_weight = np.repeat(weight[start : start + BLOCK], np.diff(part.indptr))
+        square = np.square(part.data - mean[part.indices])
+        squares += np.bincount(part.indices, row_weight * square, X.shape[1])
+        present += np.bincount(part.indices, row_weight, X.shape[1])
+    of_zeros = np.maximum(weight.sum() - present, 0) * np.square(mean)
+    return (squares + of_zeros) / weight.sum()

@@ -1,0 +1,465 @@
+"""Training in threads or processes: how it is ended early, and how it shows its progress.
+
+Threads are the default. A `joblib.parallel_config` context can name a backend of processes, such
+as those of dask and ray; then what is trained on is sent to every process once, and trees return.
+"""
+
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager, nullcontext
+from copy import copy
+from functools import partial
+from itertools import takewhile
+
+import joblib
+import numpy as np
+from joblib import cpu_count, effective_n_jobs, parallel_config
+from joblib.parallel import get_active_backend
+from sklearn import config_context, get_config
+from sklearn.utils.parallel import Parallel, delayed
+
+from .progress import UNITS, Progress
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:
+        """There are no callbacks."""
+
+    def with_callbacks(method):
+        """There are no callbacks."""
+        return method
+
+
+MIN_BLOCK = 1024  # rows: smaller blocks take longer together
+BLOCKS_PER_THREAD = 4
+
+
+class Control:
+    """How the training of trees is ended early, and how it reports its progress.
+
+    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0, and its
+    result is dropped. `report` is called with the number of epochs done and the number of all
+    epochs; the keyword `loss` is that of held-out rows. Training that is stopped early calls it
+    once more, with the number of epochs done as both numbers and that of the best one as `best`.
+    It is None where nobody wants to know: without `verbose`, and where trees are counted instead.
+    `limit` is a `TimeLimit` at which training ends with the best model so far; None: no limit.
+    """
+
+    def __init__(self, report=None, stop=None, limit=None):
+        self.stop = np.zeros(1, dtype=np.uint8) if stop is None else stop
+        self.report, self.limit = report, limit
+
+    def is_late(self):
+        """Has the time limit passed?"""
+        return self.limit is not None and not self.limit.left()
+
+    def labelled(self, label):
+        """The same, for training of another kind, which the progress names."""
+        report = None if self.report is None else partial(self.report, label=label)
+        return Control(report, self.stop, self.limit)
+
+
+class NotInTime(TimeoutError):
+    """Nothing was trained within a `TimeLimit`."""
+
+
+class TimeLimit:
+    """When training ends: at a time of `time.perf_counter`, but not before `at_least` results.
+
+    `seconds` are those that the user gave, with which a warning says what was left out; None: no
+    warning. With `keeps_parts`, members end by themselves, with the best model so far, and only
+    those begin that will probably end in time; without, incomplete members are dropped.
+    """
+
+    def __init__(self, deadline, at_least=0, seconds=None, keeps_parts=False):
+        self.deadline, self.at_least = deadline, at_least
+        self.seconds, self.keeps_parts = seconds, keeps_parts
+        self.longest = 0.0  # seconds of a member
+        self.least = 0.0  # share of a member for which there must be time, see `check`
+        self.is_cut = False  # has a member ended before it was complete?
+
+    @classmethod
+    def of(cls, seconds, start, at_least=1):
+        """The limit of a parameter `time_limit` that begins at `start`; None without a limit."""
+        return None if seconds is None else cls(start + seconds, at_least, seconds)
+
+    def __getstate__(self):
+        # `time.perf_counter` counts from another time in other processes.
+        end = time.time() + self.deadline - time.perf_counter()
+        return vars(self) | {"deadline": end}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.deadline += time.perf_counter() - time.time()
+
+    def ending_in_parts(self):
+        """The same limit with `keeps_parts`."""
+        other = copy(self)
+        other.keeps_parts = True
+        return other
+
+    def report(self, n_trained, n_wanted, unit, records):
+        """What training has done within the limit, in words; "" if that is all, or not to be said.
+
+        Members that were cut short have, in their records, the number of their parts that are
+        done, that of all, and the name of one.
+        """
+        cut = [record["ended"] for record in records if "ended" in record]
+        self.is_cut |= bool(cut)
+        if self.seconds is None or (n_trained == n_wanted and not cut):
+            return ""
+        done = [] if n_wanted == 1 else [f"{n_trained} of {n_wanted} {unit}s"]
+        if cut:
+            n_done, n_parts, part = min(cut)
+            whole = f" of a {unit}" if n_wanted > 1 else ""
+            done.append(f"{n_done} of {n_parts} {part}s{whole}")
+        return f"time_limit={self.seconds:.3g}: {', '.join(done)}"
+
+    def check(self, seconds):
+        """Raise NotInTime if too little of what takes so many seconds would be trained."""
+        if self.least * seconds > self.left():
+            raise NotInTime(f"there is no time for {seconds:.3g} seconds of training")
+
+    def part(self, share, at_least=0):
+        """A limit after a share of the time that is left."""
+        return TimeLimit(time.perf_counter() + share * self.left(), at_least)
+
+    def left(self):
+        """Seconds that are left; not negative."""
+        return max(0.0, self.deadline - time.perf_counter())
+
+    @contextmanager
+    def applied(self, control, results):
+        """End training, by its `Control`, at the deadline; `results` is the list of those made."""
+        if self.keeps_parts:
+            control.limit = self
+            yield
+            return
+
+        def end():
+            if len(results) >= self.at_least:
+                control.stop[0] = 1
+
+        timer = threading.Timer(min(self.left(), threading.TIMEOUT_MAX), end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def earlier(one, other):
+    """The limit that ends first, of two that may be None."""
+    return min((one, other), key=lambda limit: np.inf if limit is None else limit.deadline)
+
+
+def until_late(function, members, limit):
+    """The function, which returns None for members that would probably not end in time.
+
+    A member needs as long as the longest so far. The first `at_least` members begin in any case.
+    """
+    first = set(members[: limit.at_least])
+
+    def limited(member, control):
+        if member not in first and limit.left() <= limit.longest:
+            return None
+        start = time.perf_counter()
+        result = function(member, control)
+        limit.longest = max(limit.longest, time.perf_counter() - start)
+        return result
+
+    return limited
+
+
+def until_stopped(function):
+    """The function, which returns None if it begins, or ends, after training was ended."""
+
+    def limited(member, control):
+        try:
+            result = None if control.stop[0] else function(member, control)
+        except Exception:  # what was cut short need not be valid
+            if not control.stop[0]:
+                raise
+        return None if control.stop[0] else result
+
+    return limited
+
+
+def configured(function):
+    """The function, with the configuration of scikit-learn of this thread, for other threads.
+
+    As in `sklearn.utils.parallel`, but without filters of warnings: those of one thread are those
+    of all threads, in which other estimators may be trained.
+    """
+    config = get_config()
+
+    def called(member, control):
+        with config_context(**config):
+            return function(member, control)
+
+    return called
+
+
+class FitTasks:
+    """What the callbacks of an estimator, see `set_callbacks` of scikit-learn, are told of `fit`.
+
+    The tasks are the trees, or bags, in order; if there is only one, also its epochs or rounds.
+    All of it happens in the thread of `fit`, except for epochs.
+
+    Parameters
+    ----------
+    estimator : estimator
+    context : sklearn.callback.CallbackContext
+        Of `fit`.
+    rows : dict
+        X, y and metadata, as callbacks take them.
+    """
+
+    def __init__(self, estimator, context, **rows):
+        self.estimator, self.context, self.rows = estimator, context, rows
+        self.task, self.n_epochs = None, 0
+
+    def begin(self, max_subtasks=0):
+        """Begin the next tree."""
+        if self.task is None:
+            self.task = self._begin(self.context, "tree", max_subtasks)
+
+    def _begin(self, parent, name, max_subtasks=0):
+        task = parent.subcontext(task_name=name, max_subtasks=max_subtasks)
+        return task.call_on_fit_task_begin(estimator=self.estimator, **self.rows)
+
+    def report(self, n_done, n_epochs):
+        """`n_done` of `n_epochs` epochs of the only tree are done; True if a callback ends it."""
+        self.begin(n_epochs)
+        is_ended = False
+        while self.n_epochs < min(n_done, self.task.max_subtasks):
+            self.n_epochs += 1
+            epoch = self._begin(self.task, "epoch")
+            is_ended |= bool(epoch.call_on_fit_task_end(estimator=self.estimator, **self.rows))
+        return is_ended
+
+    def end(self, state, is_last):
+        """End the tree, and begin the next one; True if a callback ends training.
+
+        `state` returns fitted attributes.
+        """
+        self.begin()
+        task, self.task = self.task, None
+        is_ended = task.call_on_fit_task_end(
+            estimator=self.estimator, **self.rows, reconstruction_attributes=state
+        )
+        if not (is_ended or is_last):
+            self.begin()
+        return is_ended
+
+
+class SharedFunction:
+    """``function(member, control)`` with all that it refers to, which is sent to a process once.
+
+    joblib's backend of dask sends an argument to every worker only once if its size is large.
+    """
+
+    def __init__(self, function):
+        self.function = function
+
+    def __sizeof__(self):
+        import cloudpickle  # dask, which asks for the size, needs it
+
+        buffers = []  # of arrays, which are not copied
+        head = cloudpickle.dumps(self.function, protocol=5, buffer_callback=buffers.append)
+        return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
+
+    def call(self, member, limit):
+        """Result for a member, in a process that has a `Control` of its own."""
+        control, function = Control(), self.function
+        if limit is not None and limit.keeps_parts:
+            if not (limit.at_least or limit.left()):
+                return None
+        elif limit is not None:
+            function = until_stopped(function)
+        # Backends of clusters would spread threads over the cluster.
+        with (
+            parallel_config(backend="threading", n_jobs=1),
+            nullcontext() if limit is None else limit.applied(control, ()),
+        ):
+            return function(member, control)
+
+
+class RayFunction:
+    """A `SharedFunction` in the object store of ray, which has it once on every machine."""
+
+    def __init__(self, shared):
+        import ray
+
+        self.reference = ray.put(shared)
+
+    def call(self, member, limit):
+        """As `SharedFunction.call`."""
+        import ray
+
+        return ray.get(self.reference).call(member, limit)
+
+
+def thread_count(n_jobs):
+    """Number of threads in this process: at most one for each processor under a cluster."""
+    n_threads = effective_n_jobs(n_jobs)
+    return n_threads if _has(_active_backend(), "sharedmem") else min(n_threads, cpu_count())
+
+
+def local_threads():
+    """A context in which trees are trained in threads, for small forests."""
+    return parallel_config(backend="threading", n_jobs=thread_count(None))
+
+
+def _active_backend():
+    """The backend of joblib: that of the `joblib.parallel_config` context, else threads."""
+    return get_active_backend(prefer="threads")[0]
+
+
+def _has(backend, name):
+    """Does a backend of joblib support what has this name?"""
+    return getattr(backend, f"supports_{name}", False)
+
+
+def in_parallel(
+    function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None, units=UNITS
+):
+    """List of ``function(member, control)`` for each member, computed in threads or processes.
+
+    `control` is a `Control`; `name` and `units` are shown with the progress. With a `TimeLimit`,
+    the results of the first members, as many as were complete in time; NotInTime if there are
+    none. `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for the results
+    so far.
+
+    Processes are used where a `joblib.parallel_config` context names them, except for a single
+    member. They change copies of what the function refers to.
+    """
+    progress = Progress(verbose, len(members), name, units)
+    control, results, is_ended = Control(), [], False
+    is_single = len(members) == 1
+
+    def control_of(number):
+        def report(n_done, n_epochs, **further):
+            progress.report_epochs(n_done, n_epochs, number, **further)
+            return is_single and tasks is not None and tasks.report(n_done, n_epochs)
+
+        # Trees are small, so they are counted; of bags, rounds or evaluations are.
+        is_shown = verbose and (is_single or units[0] != UNITS[0])
+        is_told = is_single and tasks is not None
+        return Control(report if is_shown or is_told else None, control.stop, control.limit)
+
+    ends_at_once = limit is not None and not limit.keeps_parts
+    try:
+        with nullcontext() if limit is None else limit.applied(control, results):
+            if tasks is not None and len(members) > 1:
+                tasks.begin()
+            has_callbacks = tasks is not None
+            for result in _started(function, members, n_jobs, control_of, limit, has_callbacks):
+                is_ended = is_ended or result is None
+                if is_ended:  # results of later members, which may be complete, are dropped
+                    continue
+                results.append(result)
+                if ends_at_once and not limit.left() and len(results) >= limit.at_least:
+                    control.stop[0] = 1
+                progress.end_member(len(results))
+                of_results = None if state is None else partial(state, results)
+                if tasks is not None and tasks.end(of_results, len(results) == len(members)):
+                    control.stop[0] = 1
+                    is_ended = True
+    finally:
+        control.stop[0] = 1  # threads that still work read it and end
+        progress.close()
+    if not results:
+        raise NotInTime(f"{name}: nothing was trained within the time limit")
+    return results
+
+
+def _started(function, members, n_jobs, control_of, limit, has_callbacks):
+    """Start the training of all members; an iterable of their results, in order.
+
+    None stands for members whose training was ended before it was complete. ``control_of(number)``
+    is the `Control` of a member.
+    """
+    stop = control_of(0).stop
+    wanted = takewhile(lambda _: not stop[0], members)
+    backend = _active_backend()
+    if len(members) > 1 and not _has(backend, "sharedmem"):
+        return_as = "generator" if _has(backend, "return_generator") else "list"  # a list for ray
+        jobs = Parallel(n_jobs, return_as=return_as)
+        return jobs(_calls_in_processes(function, wanted, limit, backend))
+    if limit is not None or has_callbacks:
+        function = until_stopped(function)
+    if limit is not None and limit.keeps_parts:
+        function = until_late(function, members, limit)
+    function = configured(function)
+    options = {"prefer": "threads", "require": "sharedmem", "return_as": "generator"}
+    jobs = joblib.Parallel(n_jobs, **options)
+    calls = enumerate(wanted)
+    return jobs(joblib.delayed(function)(member, control_of(number)) for number, member in calls)
+
+
+def _calls_in_processes(function, members, limit, backend):
+    """Calls for joblib, as a generator; the first members that are wanted have no limit."""
+    shared = SharedFunction(function)
+    if type(backend).__name__ == "RayBackend":
+        shared = RayFunction(shared)
+    for number, member in enumerate(members):
+        own = None
+        if limit is not None and (limit.keeps_parts or number >= limit.at_least):
+            own = TimeLimit(limit.deadline, number < limit.at_least, None, limit.keeps_parts)
+        yield delayed(type(shared).call)(shared, member, own)
+
+
+def in_blocks(function, X, most, n_jobs):
+    """``function(block)`` for blocks of at most `most` rows of X, in threads, as one array.
+
+    None if the function returns None for a block.
+    """
+    n_rows, size, n_threads = X.shape[0], most, 1
+    if n_rows > min(most, 2 * MIN_BLOCK):
+        n_threads = thread_count(n_jobs)
+    if n_threads > 1:
+        size = min(most, max(MIN_BLOCK, -(-n_rows // (BLOCKS_PER_THREAD * n_threads))))
+    if n_rows <= size:
+        return function(X)
+    blocks = [X[start : start + size] for start in range(0, n_rows, size)]
+    results = in_threads(function, blocks, n_threads)
+    return None if any(result is None for result in results) else np.concatenate(results)
+
+
+def in_threads(function, items, n_threads):
+    """List of ``function(item)`` for each item, by this thread and ``n_threads - 1`` others.
+
+    They take one item after the other: a thread that the system interrupts does not hold up the
+    others. joblib looks for results every 10 ms, in which a thread predicts thousands of rows.
+    """
+    results, errors = [None] * len(items), []
+    waiting = deque(enumerate(items))
+
+    def work():
+        while not errors:
+            try:
+                number, item = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                results[number] = function(item)
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(min(n_threads, len(items)) - 1)]
+    for thread in threads:
+        thread.start()
+    try:
+        work()
+    finally:
+        waiting.clear()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return results
