@@ -21,7 +21,8 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from ._kernels.base.rows import random_stream, tree_seed
-from .estimators.base import BaseForest, take_rows
+from .estimators.base import take_rows
+from .estimators.prediction import is_forest
 from .estimators.unwrap import refusal, unwrapped
 from .table.target_statistics import indicators
 from .training.method import train_members
@@ -222,7 +223,7 @@ def _with_whole_rows(X):
 
 def _unfitted(estimator):
     """An unfitted copy; TypeError or ValueError if it cannot be trained on partitions."""
-    if not isinstance(estimator, BaseForest) or not estimator._trains_members:
+    if not is_forest(estimator) or not estimator._trains_members:
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; an estimator of skforest whose trees are "
             "trained independently is needed"
@@ -272,7 +273,7 @@ def _prepare(estimator, partitions, n_most):
         levels=data.feature_map.levels,
         baseline=data.baseline,
         n_outputs=data.n_outputs,
-        spread=data.deviation(),
+        deviation=data.deviation(),
     )
     return settings, n_rows
 
@@ -346,7 +347,7 @@ def _fit_members(estimator, settings, n_members, number, X, y, sample_weight=Non
     if getattr(settings, "n_bags", 1) > 1:
         settings = replace(settings, n_bags=max(n_members, MIN_FOLDS))
     data = estimator._known_training_set(X, y, sample_weight)
-    data = data.with_deviation(estimator.forest_.spread)
+    data = data.with_deviation(estimator.forest_.deviation)
     method = estimator._method(settings)
     request = estimator._request(previous=None)
     trained = train_members(method, data, range(n_members), estimator._seed, request)

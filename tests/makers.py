@@ -457,7 +457,7 @@ def rich_classifier(seed=0):
     arrays["value_start"] = np.concatenate([np.arange(3), 3 + 2 * np.arange(n_own + 1)])
     pairs = [rng.choice(3, 2, replace=False) for _ in range(n_own)]
     arrays["value_index"] = np.concatenate([np.arange(3), *pairs])
-    arrays["spread"] = 1 + np.arange(36) / 8
+    arrays["deviation"] = 1 + np.arange(36) / 8
     meta = forest.metadata | {
         "task": "classification",
         "classes": np.array(["ape", "bee", "cat"]),

@@ -103,7 +103,7 @@ def test_a_linear_start_is_ridge_regression(n_outputs):
     weight = rng.integers(1, 4, 300)
     options = {"n_bags": 1, "early_stopping": False, "linear_start": 100.0, "n_directions": 0}
     model = ObliqueBoostingRegressor(1, **options).fit(X, np.squeeze(y), weight)
-    spread = (model.forest_.spread / model.forest_.scale).astype(np.float64)
+    spread = (model.forest_.deviation / model.forest_.scale).astype(np.float64)
     penalty = 100 * weight.mean()
     ridge = Ridge(penalty).fit(X[:, :3] / spread[:3], y, weight)
     expected = np.squeeze(ridge.predict(X[:, :3] / spread[:3]))
@@ -125,7 +125,7 @@ def test_a_linear_start_for_classes_is_logistic_regression(n_classes):
     share = np.bincount(y) / len(y)
     # With more classes, each has a penalty of its own, and their steps ignore one another.
     penalty = 100 * (share * (1 - share)).mean()
-    unit = model.forest_.spread / model.forest_.scale
+    unit = model.forest_.deviation / model.forest_.scale
     expected = LogisticRegression(C=1 / penalty).fit(X / unit, y).predict_proba(X / unit)
     np.testing.assert_allclose(
         model.predict_proba(X), expected, atol=0.01 if n_classes == 2 else 0.1

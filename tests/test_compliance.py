@@ -223,3 +223,10 @@ def test_methods_beyond_the_checks(cls, projection, tmp_path):
     model.set_params(n_estimators=31).fit(X, y)
     assert len(model.forest_) == 31
     assert model.forest_[:30].response(X).tolist() == again.forest_.response(X).tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in skforest.__all__ if "Classifier" in name])
+def test_classifier_and_regressor_have_their_parameters_in_one_order(name):
+    kinds = getattr(skforest, name), getattr(skforest, name.replace("Classifier", "Regressor"))
+    first, second = (list(inspect.signature(kind).parameters) for kind in kinds)
+    assert [p for p in first if p in second] == [p for p in second if p in first]

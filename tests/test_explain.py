@@ -495,7 +495,7 @@ def test_constant_columns_have_no_importance(model, is_sparse):
     X[:, 2] = 32.070518
     weight = rng.random(397)
     model = clone(model).fit(sparse.csr_matrix(X) if is_sparse else X, y, sample_weight=weight)
-    assert model.forest_.spread[2] == 0 and (model.forest_.spread[[0, 1, 3]] > 0).all()
+    assert model.forest_.deviation[2] == 0 and (model.forest_.deviation[[0, 1, 3]] > 0).all()
     for kind in ("impurity", "count"):
         found = model.forest_.feature_importances(kind)
         assert found[2] == 0 and (found[[0, 1, 3]] > 0).all()

@@ -457,11 +457,11 @@ def test_importances_are_as_defined():
 
 
 def test_importances_of_mixtures_are_independent_of_units():
-    """Weights in units of 1 / spread count as numbers; axes and boxes have no units to lose."""
+    """Weights in units of 1 / deviation count as numbers; axes and boxes have no units to lose."""
     rng = np.random.default_rng(0)
     plain = random_forest(rng, (2, 3), n_each=4, n_trees=5)
     spread = np.array([1, 1e-12, 1e12, 1e-3, 1, 7e4])
-    arrays = plain.arrays | {"spread": spread}
+    arrays = plain.arrays | {"deviation": spread}
     arrays["sparse_weight"] = plain.sparse_weight / spread[plain.sparse_feature]
     arrays["dense"] = plain.dense / spread
     scaled = Forest(arrays, **plain.metadata)
@@ -509,16 +509,16 @@ def test_a_corrupt_scale_is_refused(name, value):
 
 def test_concatenate_refuses_another_spread():
     one = rich_classifier()
-    other = Forest(one.arrays | {"spread": one.spread + 1}, **one.metadata)
-    with pytest.raises(ValueError, match="differ in spread"):
+    other = Forest(one.arrays | {"deviation": one.deviation + 1}, **one.metadata)
+    with pytest.raises(ValueError, match="differ in deviation"):
         Forest.concatenate([one, other])
 
 
-@pytest.mark.parametrize("spread", [np.ones(35), np.full(36, np.nan), -np.ones(36)])
-def test_a_corrupt_spread_is_refused(spread):
+@pytest.mark.parametrize("deviation", [np.ones(35), np.full(36, np.nan), -np.ones(36)])
+def test_a_corrupt_deviation_is_refused(deviation):
     forest = rich_classifier()
-    with pytest.raises(ValueError, match="spread"):
-        Forest(forest.arrays | {"spread": spread}, **forest.metadata)
+    with pytest.raises(ValueError, match="deviation"):
+        Forest(forest.arrays | {"deviation": deviation}, **forest.metadata)
 
 
 def test_importances_of_trees_without_splits_or_gain_are_zero():

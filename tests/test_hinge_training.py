@@ -392,7 +392,7 @@ def test_columns_that_are_constant_in_the_first_part_have_importance():
     for _ in range(10):
         model.partial_fit(X, X[:, 1])
     assert model.feature_importances_[1] > 0 and model.feature_importances_[2] == 0
-    assert model.forest_.spread[1] == pytest.approx(X[:, 1].std(), rel=1e-5)
+    assert model.forest_.deviation[1] == pytest.approx(X[:, 1].std(), rel=1e-5)
 
 
 def first_parts(X, y):

@@ -200,7 +200,7 @@ def stump(direction, threshold=2.5, **meta):
         "sparse_weight": list(direction.values()),
         "value": [-1.0, 1.0],
     }
-    arrays |= {name: meta.pop(name) for name in ("offset", "scale", "spread") if name in meta}
+    arrays |= {name: meta.pop(name) for name in ("offset", "scale", "deviation") if name in meta}
     return Forest(arrays, n_features=4, n_outputs=1, task="regression", **meta)
 
 
@@ -233,7 +233,7 @@ def test_listed_weights_are_in_the_units_of_the_features():
     assert drawn(forest, n_weights=1)["split 0"].get_text() == "+ x[0]\n+ 1 more feature\n> 17.5"
     forest = stump({0: 0.5, 1: 1.0}, offset=[0.0, 3.0, 0.0, 0.0], scale=[1.0, 10.0, 1.0, 1.0])
     assert drawn(forest)["split 0"].get_text() == "+ 10 x[1]\n+ 0.5 x[0]\n> 32.5"
-    forest = stump({0: 1.0, 1: 0.5}, spread=[1.0, 10.0, 1.0, 1.0])
+    forest = stump({0: 1.0, 1: 0.5}, deviation=[1.0, 10.0, 1.0, 1.0])
     assert (
         drawn(forest, n_weights=1)["split 0"].get_text() == "+ 0.5 x[1]\n+ 1 more feature\n> 2.5"
     )

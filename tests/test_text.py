@@ -75,7 +75,7 @@ def split(direction, threshold=2.5, **meta):
         "value": [-1.0, 1.0],
     }
     of_inputs = "offset", "scale", "fill", "source", "kind", "table_start", "table"
-    arrays |= {name: meta.pop(name) for name in (*of_inputs, "spread") if name in meta}
+    arrays |= {name: meta.pop(name) for name in (*of_inputs, "deviation") if name in meta}
     return Forest(arrays, n_features=4, n_outputs=1, task="regression", **meta)
 
 
@@ -131,7 +131,7 @@ def test_weights_are_in_the_units_of_the_features():
     forest = split({1: 0.5}, offset=[0, 3, 0, 0], scale=[1, 10, 1, 1], gate="margin")
     text = export_text(forest, show_weights=True)
     assert "5.00 * x[1] <= 17.50\n" in text and "weight: 0.00 value: [1.00] * margin" in text
-    forest = split({0: 1, 1: 0.5}, spread=[1, 10, 1, 1])
+    forest = split({0: 1, 1: 0.5}, deviation=[1, 10, 1, 1])
     assert "0.50 * x[1] + (1 more) <= " in export_text(forest, max_terms=1)
 
 

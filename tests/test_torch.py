@@ -785,8 +785,8 @@ def test_constant_columns_have_no_importance_after_conversion():
     X, y = make_data(RandomHingeForestRegressor)
     X[:, 1] = 32.070518
     module = from_estimator(make_model(RandomHingeForestRegressor).fit(X, y))
-    for spread in (module.spread, None):
-        module.spread = spread
+    for spread in (module.deviation, None):
+        module.deviation = spread
         importances = to_estimator(module, X=X).feature_importances_
         assert importances[1] == 0 and importances[0] > 0
 

@@ -15,12 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import described, with_texts
 from .._warnings import each_warning_once, warn_caller
-from ..estimators.base import BaseForest, Integral, Interval, Real, StrOptions
+from ..estimators.base import Integral, Interval, Real, StrOptions
 from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
 from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
+from ..estimators.prediction import Part, Prediction, is_forest
 from ..estimators.targets import ForestClassifierMixin, ForestRegressorMixin
+from ..estimators.unwrap import members_of
 from ..estimators.validation import TableEstimator, store_parameters
 from ..table.feature_map import FeatureMap
 from ..table.frames import as_frame
@@ -325,7 +327,7 @@ class _Blend(TableEstimator):
                     params[key] is None
                 ):
                     own[key] = seed
-            if isinstance(estimator, BaseForest):
+            if is_forest(estimator):
                 if "calibrate" in params:
                     own["calibrate"] = False  # the weighted mean is calibrated, not its members
                 own["verbose"] = max(params.get("verbose", 0), int(self.verbose) - 1)
@@ -442,6 +444,14 @@ class _Blend(TableEstimator):
                 for name, model in self.members_.items()
             )
         return sharpened(response, self.temperature_)
+
+    def _prediction(self):
+        """What predicts, see `Prediction`."""
+        check_is_fitted(self, "members_")
+        models = members_of(self).items()
+        parts = [Part(model, self.weights_[name], name) for name, model in models]
+        classes = self._every_classes if is_classifier(self) else None
+        return Prediction(parts, classes, self.temperature_)
 
     def _responder(self):
         check_is_fitted(self, "members_")

@@ -16,7 +16,8 @@ from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
-from ..estimators.base import BaseForest, take_rows
+from ..estimators.base import take_rows
+from ..estimators.prediction import is_forest
 from ..estimators.targets import same_classes
 from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import R2, LogLoss, Scorer, sharpened
@@ -473,7 +474,7 @@ def responder_of(blend, classes):
     weights, temperature = blend.weights_, blend.temperature_
     for name, model in blend.members_.items():
         function = partial(response_of, model, classes=classes)
-        if isinstance(model, BaseForest):
+        if is_forest(model):
             respond, own_encode, own_columns = model._responder()
             columns.update(own_columns)
             if not is_scaling:  # others read float32
@@ -503,7 +504,7 @@ def mean_importances(blend):
     total, has_any = np.zeros(blend.n_features_in_), False
     for name, model in blend.members_.items():
         # A forest of this package raises an error that says why it has none.
-        default = () if isinstance(model, BaseForest) else (None,)
+        default = () if is_forest(model) else (None,)
         found = getattr(model, "feature_importances_", *default)
         if np.shape(found) == total.shape:  # their sum is 1, except in other packages
             total += blend.weights_[name] * (found / (found.sum() or 1))
@@ -517,7 +518,7 @@ def _check_equal_codes(models):
     """Raise ValueError unless all members of a blend give categories the same codes."""
     first = None
     for name, model in models.items():
-        if not isinstance(model, BaseForest):
+        if not is_forest(model):
             raise ValueError(
                 f"the member {name!r}, a {type(model).__name__}, takes no codes of categories; "
                 "a predictor of this blend is not possible"
@@ -532,7 +533,7 @@ def _check_equal_codes(models):
 
 def has_response(model):
     """Is the response of the forest of an estimator what a blend averages?"""
-    return isinstance(model, BaseForest) and not model._has_own_link
+    return is_forest(model) and not model._has_own_link
 
 
 def _has_classes(model, classes):

@@ -46,6 +46,7 @@ from ..training.method import (
 )
 from ..training.threads import CallbackSupportMixin, FitTasks, TimeLimit, in_blocks, with_callbacks
 from ..training.trials import useful_features
+from .prediction import Part, Prediction
 from .validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
 
 MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
@@ -269,8 +270,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         known_map = previous.feature_map if is_warm_start else None
         encode = partial(self._encode_target, is_warm_start=is_warm_start)
         data = self._merged(X, y, request.sample_weight, encode, known_map)
-        if is_warm_start and len(previous.spread):
-            data = data.with_deviation(previous.spread)
+        if is_warm_start and len(previous.deviation):
+            data = data.with_deviation(previous.deviation)
         if request.groups is not None:
             data = data.with_groups(check_groups(request.groups, len(data.row_of_sample)))
         return self._set_target(data, is_warm_start)
@@ -356,6 +357,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         map_rows = self.forest_.row_map.features
         features = map_rows(np.ascontiguousarray(rows), True, self._takes_missing)
         return None if features is None else method(self._routing_forest, features)
+
+    def _prediction(self):
+        """What predicts, see `Prediction`."""
+        check_is_fitted(self, "forest_")
+        return Prediction([Part(self)], self._every_classes if is_classifier(self) else None)
 
     def _responder(self):
         """Functions of rows to responses and of tables to rows; columns that need float64."""

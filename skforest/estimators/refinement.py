@@ -20,7 +20,8 @@ from ..table.matrix import min_max, scaled
 from ..training.alternating import refine_tree
 from ..training.method import joined
 from ..training.threads import in_parallel
-from .base import BaseForest, Integral, Interval, Real, StrOptions, validate_params
+from .base import Integral, Interval, Real, StrOptions, validate_params
+from .prediction import is_forest
 from .targets import RoutingMixin
 from .unwrap import refusal, rewrapped, unwrapped
 from .validation import check_n_jobs, draw_seed
@@ -172,8 +173,8 @@ def refine(
         "learning_rate": learning_rate, "n_epochs": n_epochs, "pruned": prune,
         "features": features,
     }  # fmt: skip
-    if not len(forest.spread):
-        forest = forest.replaced({**forest.arrays, "spread": data.deviation()})
+    if not len(forest.deviation):
+        forest = forest.replaced({**forest.arrays, "deviation": data.deviation()})
 
     def refine_one(tree, control):
         sample, is_own = _tree_sample(estimator, data, tree)
@@ -200,7 +201,7 @@ def refine(
 
 def _check_estimator(estimator):
     """Raise unless its forest is one that can be refined."""
-    if not isinstance(estimator, BaseForest):
+    if not is_forest(estimator):
         needed = "a fitted manifold, CO2, non-greedy or end-to-end estimator of skforest"
         raise refusal(estimator, needed=needed)
     check_is_fitted(estimator, "forest_")

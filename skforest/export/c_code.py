@@ -49,7 +49,7 @@ from .model import without_boxes
 
 WIDTH = 98  # of a line of numbers
 MAX_FLOAT = float(np.finfo(np.float32).max)
-LANES = 32  # chains of additions of a dense projection, as in _kernels/simd.h
+LANES = 32  # chains of additions of a dense projection, as in _kernels/base/simd.h
 # Statements of operations on columns, see `columns`; NaN stays, unless it is filled.
 OPERATIONS = {
     "subtract": "v -= VALUE;",

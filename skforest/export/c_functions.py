@@ -20,7 +20,7 @@ LIMITED = """
     if (v < @_low[j])
         v = @_low[j];
 """
-# As `_matrix.limited`.
+# As `matrix.limited`.
 WITH_KNOTS = """
     if (v > @_high[j])
         v = @_high[j] + @_beyond(@_knots + 2 * N_KNOTS * j, 1, @_tail[j], v, @_high[j]);

@@ -5,16 +5,15 @@
 """
 
 import numpy as np
-from sklearn.base import is_classifier
-from sklearn.utils.validation import check_is_fitted
 
-from ..estimators.base import BaseForest
+from ..estimators.prediction import Part, prediction_of
 from ..estimators.targets import same_classes
-from ..estimators.unwrap import active_steps, inside, members_of, unwrapped, unwrapped_alone
+from ..estimators.unwrap import active_steps, unwrapped, unwrapped_alone
 from .columns import operations_of
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
 KNOWN = ("skforest.estimators.base",)
+NO_FOREST = ", which cannot be exported; only estimators of skforest can"
 
 
 class Member:
@@ -63,13 +62,16 @@ class ExportedModel:
     def __init__(self, estimator):
         self.estimator_name = type(estimator).__name__
         self.operations = []
-        self.classes = None
-        if is_classifier(estimator):
-            self.classes = [np.asarray(labels) for labels in estimator._every_classes]
-        # That of a hinge forest is a factor of its leaves.
-        is_blend = hasattr(estimator, "members_")
-        self.temperature = float(estimator.temperature_) if is_blend else 1.0
-        self.members = _members(estimator, self.classes)
+        if not hasattr(estimator, "_prediction"):
+            Part(estimator).checked(NO_FOREST)
+        prediction = prediction_of(estimator)
+        self.classes = prediction.classes
+        if self.classes is not None:
+            self.classes = [np.asarray(labels) for labels in self.classes]
+        self.temperature = float(prediction.temperature)
+        for part in prediction.parts:
+            _check_kind(part)
+        self.members = [_member(part, self.classes) for part in prediction.parts]
         self.n_inputs = int(estimator.n_features_in_)
         self.n_columns = 1 + max(int(member.columns.max()) for member in self.members)
         if self.classes is not None:
@@ -115,10 +117,6 @@ def exported(estimator):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; a fitted estimator of skforest is needed"
         )
-    is_blend = hasattr(estimator, "members_")
-    if not is_blend:
-        check_is_fitted(estimator)
-        _check_kind(estimator, "estimator")
     model = ExportedModel(estimator)
     for steps in whole.transformers:
         for _, step in active_steps(steps):
@@ -134,45 +132,27 @@ def exported(estimator):
     return model
 
 
-def _check_kind(estimator, what):
-    """Raise TypeError unless an estimator predicts by its forest alone."""
-    name = type(estimator).__name__
-    if not isinstance(estimator, BaseForest):
+def _check_kind(part):
+    """Raise TypeError unless a model predicts by its forest alone."""
+    model = part.checked(NO_FOREST)
+    if type(model)._response.__module__ not in KNOWN or model._has_own_link:
         raise TypeError(
-            f"{what} is a {name}, which cannot be exported; only estimators of skforest can"
-            f"{inside(estimator)}"
-        )
-    if type(estimator)._response.__module__ not in KNOWN or estimator._has_own_link:
-        raise TypeError(
-            f"{what} is a {name}, whose predictions are not those of its forest alone; it cannot "
-            "be exported"
+            f"{part.what} is a {type(model).__name__}, whose predictions are not those of its "
+            "forest alone; it cannot be exported"
         )
 
 
-def _members(estimator, classes):
-    """The forests of an estimator or a blend, with their weights."""
-    if not hasattr(estimator, "members_"):
-        return [_member(estimator, 1.0, classes)]
-    members = members_of(estimator)
-    for name, member in members.items():
-        _check_kind(member, f"the member {name!r} of the blend")
-    return [
-        _member(member, float(estimator.weights_[name]), classes)
-        for name, member in members.items()
-    ]
-
-
-def _member(estimator, weight, classes):
-    forest = estimator._routing_forest
+def _member(part, classes):
+    model, forest = part.model, part.model._routing_forest
     columns = np.arange(forest.n_outputs)
-    if classes is not None and not same_classes(estimator._every_classes, classes):
+    if classes is not None and not same_classes(model._every_classes, classes):
         if len(classes) > 1:
             raise TypeError(
-                f"a member of the blend, a {type(estimator).__name__}, was trained on other "
+                f"a member of the blend, a {type(model).__name__}, was trained on other "
                 "classes than the blend has; such a blend of several outputs cannot be exported"
             )
-        columns = np.searchsorted(classes[0], estimator.classes_)
-    return Member(forest, weight, columns)
+        columns = np.searchsorted(classes[0], model.classes_)
+    return Member(forest, float(part.weight), columns)
 
 
 def _common_levels(members):

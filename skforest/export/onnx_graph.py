@@ -206,7 +206,7 @@ class Inputs:
         return graph.op("Where", is_missing, fill, numbers)
 
     def _limited(self, forest, numbers, dtype):
-        """As `_matrix.limited`."""
+        """As `matrix.limited`."""
         op, own = self.graph.op, self.of_number
         low, high = (array[own].astype(dtype) for array in (forest.low, forest.high))
         inside = op("Min", op("Max", numbers, low), high)

@@ -16,7 +16,7 @@ from .model import without_boxes
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 MAX_ENTRIES = 2**16  # of a row, that are gathered together for cumulative sums
 MAX_GATHERED = 2**24  # entries of all directions up to which sums are cumulative ones
-QUAD = 4  # neighbours of a box that are added side by side, as in _kernels/simd.h
+QUAD = 4  # neighbours of a box that are added side by side, as in _kernels/base/simd.h
 MAX_EXACT = 2**24  # whole numbers up to here are exact in float32
 
 

@@ -14,7 +14,7 @@ from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import is_classifier
 
 from .._docs import with_texts
-from ..estimators.base import BaseForest
+from ..estimators.prediction import Part, is_forest
 from ..estimators.unwrap import rewrapped, unwrapped, unwrapped_alone
 from ..forest import Forest, load_with_header, package_versions
 from ..forest.io import as_value_error, write_forests
@@ -49,7 +49,7 @@ def _to_json(value, name):
         return {"set": [_to_json(item, name) for item in sorted(value, key=str)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, BaseForest):
+    if is_forest(value):
         return {"estimator": type(value).__name__, "params": _params_to_json(value)}
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
@@ -182,8 +182,8 @@ def save(estimator, path, *, layout="file"):
     True
     """
     estimator = unwrapped_alone(estimator, "a file", "; or save the pipeline with skops or joblib")
-    if hasattr(estimator, "members_"):
-        members = [_member(one, name=name) for name, one in estimator.members_.items()]
+    if hasattr(estimator, "members_"):  # pipelines among them are not saved
+        members = [_member(Part(model, name=name)) for name, model in estimator.members_.items()]
         extra = _header_of(estimator)
     else:
         members, extra = [(_forest_of_estimator(estimator), _header_of(estimator))], {}
@@ -197,14 +197,13 @@ def _forest_of_estimator(estimator):
     return forest_of(estimator)
 
 
-def _member(estimator, name):
+def _member(part):
     """Forest of a member of a blend, and the entries of its header."""
-    if not isinstance(estimator, BaseForest):
-        raise TypeError(
-            f"the member {name!r} is a {type(estimator).__name__}, which cannot be saved without "
-            "pickle; joblib.dump can save this blend, but its files must be trusted"
-        )
-    return estimator.forest_, {"name": name, **_header_of(estimator)}
+    estimator = part.checked(
+        ", which cannot be saved without pickle; joblib.dump can save this blend, but its files "
+        "must be trusted"
+    )
+    return estimator.forest_, {"name": part.name, **_header_of(estimator)}
 
 
 @with_texts()
@@ -262,7 +261,7 @@ def _new_estimator(header):
 def _restored(header, forest):
     """A fitted estimator of one forest."""
     estimator = _new_estimator(header)
-    if not isinstance(estimator, BaseForest):
+    if not is_forest(estimator):
         raise ValueError(f"a {type(estimator).__name__} is no estimator of one forest")
     _set_state(estimator, header["state"], forest)
     estimator.forest_ = forest
@@ -278,7 +277,7 @@ def _restored(header, forest):
 def _restored_blend(header, forests):
     """A fitted blend."""
     blend = _new_estimator(header)
-    if isinstance(blend, BaseForest):
+    if is_forest(blend):
         raise ValueError(f"a {type(blend).__name__} has one forest, not {len(forests)}")
     _set_state(blend, header["state"], forests[0])
     blend.members_ = {
@@ -315,7 +314,7 @@ def _set_state(estimator, state, forest):
         if forest.n_classes is not None:
             n_classes = forest.n_classes
             estimator.classes_ = np.split(forest.classes, np.cumsum(n_classes)[:-1])
-        if isinstance(estimator, BaseForest):
+        if is_forest(estimator):
             estimator.n_classes_ = n_classes
 
 
@@ -380,7 +379,7 @@ def slim(estimator):
         vars(smaller).pop(name, None)
     if hasattr(estimator, "members_"):
         smaller.members_ = {
-            name: slim(member) if isinstance(member, BaseForest) else member
+            name: slim(member) if is_forest(member) else member
             for name, member in estimator.members_.items()
         }
     else:

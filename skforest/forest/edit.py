@@ -262,7 +262,7 @@ def join(forests, consume=False):
         "direction": _joined_codes(forests),
         "child": _joined_children(forests),
         "baseline": head.baseline,
-        "spread": head.spread,
+        "deviation": head.deviation,
         **{name: getattr(head, name) for name in OF_INPUTS},
         "bag_start": [0, len(nodes) - 1],
     }
@@ -381,7 +381,7 @@ def _check_same_kind(head, other):
             raise ValueError(
                 f"forests differ in {name}: {getattr(head, name)!r} and {getattr(other, name)!r}"
             )
-    for name in ("classes", "baseline", "spread", *OF_INPUTS):
+    for name in ("classes", "baseline", "deviation", *OF_INPUTS):
         one, two = getattr(head, name), getattr(other, name)
         if one is not two and not np.array_equal(one, two):
             raise ValueError(f"forests differ in {name}")

@@ -76,7 +76,7 @@ class Forest:
             Sparse directions, as the rows of a CSR matrix.
         dense : (n_dense, n_features)
             Dense directions.
-        spread : (n_features,) or (0,)
+        deviation : (n_features,) or (0,)
             Standard deviations of the features in training, 0 for constant ones. They make
             importances independent of the units of the features.
         offset, scale : (n_inputs,) or (0,)
@@ -488,7 +488,7 @@ class Forest:
         ----------
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": decrease of impurity or loss in the splits, times the absolute weight of
-            the feature in the direction (and its `spread`, if there is one: importances do not
+            the feature in the direction (and its `deviation`, if there is one: importances do not
             depend on units). Trees that are averaged have the same total. Features share the
             decrease by a linear start as its terms vary. "count": number of splits with it.
 

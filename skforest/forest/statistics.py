@@ -401,15 +401,15 @@ def feature_importances(forest, importance_type):
     first_split = (forest.tree_start - np.arange(len(forest) + 1)) // 2
     for root, first, last in zip(forest.tree_start, first_split[:-1], first_split[1:]):
         if first == last:
-            if importance_type != "count" and len(forest.slope_start) and len(forest.spread):
+            if importance_type != "count" and len(forest.slope_start) and len(forest.deviation):
                 total += _linear_importances(forest, -1 - forest.child[root])
             continue
         codes = forest.direction[first:last]
         weights = abs(forest.directions(codes))
-        if len(forest.spread):
-            # Weights of sparse and dense directions are in units of 1 / spread.
+        if len(forest.deviation):
+            # Weights of sparse and dense directions are in units of 1 / deviation.
             is_mixture = np.repeat(codes >= forest.code_ends[1], np.diff(weights.indptr))
-            weights.data[is_mixture] *= forest.spread[weights.indices[is_mixture]]
+            weights.data[is_mixture] *= forest.deviation[weights.indices[is_mixture]]
             weights.eliminate_zeros()  # of constant features
         if importance_type == "count":
             total += weights.getnnz(axis=0)
@@ -428,7 +428,7 @@ def _linear_importances(forest, row):
     """
     entries = slice(*forest.slope_start[row : row + 2])
     feature = forest.slope_feature[entries]
-    term = forest.slope[entries].astype(np.float64) * forest.spread[feature, None]
+    term = forest.slope[entries].astype(np.float64) * forest.deviation[feature, None]
     found = np.bincount(feature, np.square(term).sum(axis=1), forest.n_features)
     return found / (found.sum() or 1)
 

@@ -55,7 +55,7 @@ ARRAYS = {
     "sparse_feature": (np.int32, 1),
     "sparse_weight": (np.float32, 1),
     "dense": (np.float32, 2),
-    "spread": (np.float32, 1),
+    "deviation": (np.float32, 1),
     "offset": (np.float64, 1),
     "scale": (np.float64, 1),
     "low": (np.float32, 1),
@@ -208,8 +208,8 @@ def check_arrays(forest):
     _need(n_codes <= MAX_INDEX, f"there are {n_codes} directions; at most {MAX_INDEX} have codes")
     is_within = _within(forest.direction, 0, n_codes)
     _need(is_within, f"direction contains codes outside of 0 .. {n_codes - 1}")
-    _need(len(forest.spread) in (0, n_features), "spread needs one entry per feature")
-    _need(_all(forest.spread, lambda x: x >= 0), "spread contains values below 0, or NaN")
+    _need(len(forest.deviation) in (0, n_features), "deviation needs one entry per feature")
+    _need(_all(forest.deviation, lambda x: x >= 0), "deviation contains values below 0, or NaN")
     _need(len(forest.offset) == len(forest.scale), "offset and scale differ in length")
     _check_inputs(forest)
     for name in FLOAT_ARRAYS:

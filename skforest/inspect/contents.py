@@ -55,8 +55,8 @@ class TreeContents:
         """
         row, threshold = self.raw_split(node)
         rank = np.abs(row)
-        if len(self.forest.spread):
-            rank = rank * self.forest.spread
+        if len(self.forest.deviation):
+            rank = rank * self.forest.deviation
         if self._scale is None:
             return row, rank, threshold
         used = np.flatnonzero(row)
@@ -158,8 +158,8 @@ class TreeContents:
         features, slopes, value = self.linear_leaf(leaf)
         first = self.forest.slope_start[-1 - self.child[leaf]]
         rank = np.abs(self.forest.slope[first : first + len(features), output])
-        if len(self.forest.spread):
-            rank = rank * self.forest.spread[features]
+        if len(self.forest.deviation):
+            rank = rank * self.forest.deviation[features]
         used = np.flatnonzero(slopes[:, output])
         largest = used[np.argsort(-rank[used], kind="stable")][:most]
         named = [(self.feature_names[features[i]], float(slopes[i, output])) for i in largest]

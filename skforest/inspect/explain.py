@@ -6,13 +6,12 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from .._kernels.base.rows import random_stream, tree_seed
 from .._kernels.explain.shapley import ShapleyTrees
-from ..blend.blend import BlendedForestClassifier, BlendedForestRegressor
-from ..estimators.base import BaseForest, take_rows
-from ..estimators.unwrap import members_of, refusal, unwrapped
+from ..estimators.base import take_rows
+from ..estimators.prediction import NEEDED, prediction_of
+from ..estimators.unwrap import refusal, unwrapped
 from ..estimators.validation import draw_seed
 from ..forest.statistics import probabilities
 from ..table.frames import as_frame
@@ -255,33 +254,25 @@ class _Game:
 
 
 def _game(estimator, units):
-    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
-        return _game_of_blend(estimator, units)
-    forest = _predicting_forest(estimator, "estimator", units)
-    is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
-    wants_raw = units == "raw" or (units == "auto" and is_boosting)
-    is_raw = wants_raw and forest.link != "identity"
-    is_binary = forest.task == "classification" and forest.n_outputs == 2
-    if is_raw:
-        forest = forest.replaced(forest.arrays, link="identity")
-    of_two_classes = "difference" if is_raw else "second"
-    members = [(estimator, forest, 1.0)]
-    finish = None if wants_raw else _clipping(members)
-    return _Game(members, finish, of_two_classes if is_binary else "all")
-
-
-def _game_of_blend(blend, units):
-    check_is_fitted(blend, "members_")
-    if units == "raw":
+    """What is explained of a forest, or of a blend, whose members all respond in one unit."""
+    prediction = prediction_of(estimator)
+    if prediction.is_blend and units == "raw":
         raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
-    members = []
-    for name, model in members_of(blend).items():
-        forest = _predicting_forest(model, f"the member {name!r} of the blend", "response")
-        members.append((model, forest, blend.weights_[name]))
-    sharpen = partial(sharpened, temperature=blend.temperature_)
-    finish = _clipping(members) if blend.temperature_ == 1 else sharpen
-    first = members[0][1]
-    is_binary = first.task == "classification" and first.n_outputs == 2
+    unit_of_parts = "response" if prediction.is_blend else units
+    members = [
+        (part.model, _predicting_forest(part, unit_of_parts), part.weight)
+        for part in prediction.parts
+    ]
+    forest = members[0][1]
+    is_binary = forest.task == "classification" and forest.n_outputs == 2
+    is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
+    is_raw = units == "raw" or (units == "auto" and is_boosting and not prediction.is_blend)
+    if is_raw and forest.link != "identity":
+        forest = forest.replaced(forest.arrays, link="identity")
+        return _Game([(estimator, forest, 1.0)], None, "difference" if is_binary else "all")
+    finish = None if is_raw else _clipping(members)
+    if prediction.temperature != 1:
+        finish = partial(sharpened, temperature=prediction.temperature)
     return _Game(members, finish, "second" if is_binary else "all")
 
 
@@ -297,14 +288,13 @@ def _clipping(members):
     return lambda response: np.concatenate(probabilities(response, n_classes), axis=1)
 
 
-def _predicting_forest(estimator, what, units=None):
-    """The forest that an estimator predicts with."""
-    if not isinstance(estimator, BaseForest):
-        raise refusal(estimator, what, "a fitted estimator of skforest or a blend of these")
-    check_is_fitted(estimator, "forest_")
-    if units == "response" and estimator._has_own_link:
-        raise TypeError(f"{what} has a loss with an inverse_link, which is not explained")
-    return estimator._routing_forest
+def _predicting_forest(part, units):
+    """The forest that a part of the prediction has."""
+    if not part.is_forest:
+        raise refusal(part.model, part.what, NEEDED)
+    if units == "response" and part.model._has_own_link:
+        raise TypeError(f"{part.what} has a loss with an inverse_link, which is not explained")
+    return part.model._routing_forest
 
 
 @contextmanager
@@ -546,14 +536,13 @@ def importances_table(estimator, importance_type="auto"):
     if importance_type not in IMPORTANCE_TYPES:
         raise ValueError(f"importance_type={importance_type!r} must be one of {IMPORTANCE_TYPES}")
     whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
-    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
+    if prediction_of(estimator).is_blend:
         if importance_type != "auto":
             raise ValueError(
                 f'importance_type={importance_type!r} takes a single forest; a blend has "auto"'
             )
         importance, std = _importances_of_blend(estimator)
     else:
-        _predicting_forest(estimator, "estimator")
         if not hasattr(estimator, "feature_importances_"):
             raise TypeError(
                 f"estimator is of type {type(estimator).__name__} and has no importances: its "

@@ -9,9 +9,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from ..blend.blend import BlendedForestClassifier, BlendedForestRegressor
-from ..estimators.base import BaseForest
-from ..estimators.unwrap import inside, members_of, unwrapped, unwrapped_alone
+from ..estimators.prediction import Part, is_forest, prediction_of
+from ..estimators.unwrap import unwrapped, unwrapped_alone
 
 BLOCK = 1 << 22  # proximities that exist at a time, besides those that are returned
 N_CANDIDATES = 64  # rows whose gain as a prototype is computed together
@@ -115,22 +114,10 @@ def proximity(estimator, X, Y=None, *, n_neighbors=10):
 
 def _leaf_members(estimator):
     """List of (weight, fitted forest): the members of a blend, or the estimator itself."""
-    if isinstance(estimator, BlendedForestClassifier | BlendedForestRegressor):
-        check_is_fitted(estimator, "members_")
-        members = [
-            (estimator.weights_[name], model, f"the member {name!r} of the blend")
-            for name, model in members_of(estimator).items()
-        ]
-    else:
-        members = [(1.0, estimator, "estimator")]
-    for _, model, what in members:
-        if not isinstance(model, BaseForest):
-            raise TypeError(
-                f"{what} is a {type(model).__name__}; forests, trees and boosting of skforest "
-                f"have leaves{inside(model)}"
-            )
-        check_is_fitted(model, "forest_")
-    return [(weight, model) for weight, model, _ in members]
+    reason = "; forests, trees and boosting of skforest have leaves"
+    if not hasattr(estimator, "_prediction"):
+        Part(estimator).checked(reason)
+    return [(part.weight, part.checked(reason)) for part in prediction_of(estimator).parts]
 
 
 def _memberships(model, X):
@@ -258,7 +245,7 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         forest = self.estimator
         if isinstance(forest, FrozenEstimator):
             forest = unwrapped_alone(forest, "a leaf embedding")
-        if not isinstance(forest, BaseForest):
+        if not is_forest(forest):
             raise TypeError(
                 f"estimator={forest!r} is a {type(forest).__name__}; a forest, tree or boosting "
                 "of skforest is needed"

@@ -5,7 +5,7 @@ from numbers import Integral
 
 import numpy as np
 
-MAX_AXES = 8  # of a feature grid; as in _kernels/direction.pxd
+MAX_AXES = 8  # of a feature grid; as in _kernels/base/direction.pxd
 
 
 def as_integers(value, name):

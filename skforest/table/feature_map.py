@@ -32,7 +32,7 @@ from .matrix import (
 )
 
 # One wrong value must neither determine the unit of a column nor make a response arbitrarily
-# large. Outliers are within this share of the usual range beyond its ends, see `_matrix.limited`.
+# large. Outliers are within this share of the usual range beyond its ends, see `matrix.limited`.
 # Where there are none, values are clipped this many ranges outside of the training range.
 TAIL, EXTRAPOLATION = 0.1, 1.0
 MAX_KNOT = 1e300  # that of values which are nearly as large in units of their range is finite
@@ -60,7 +60,7 @@ class FeatureMap:
         None: inputs are not scaled. 0 and 1 for categories. The scale of an input that was
         constant, or empty, in training is 0: no other value of it changes a prediction.
     low, high, tail, knots : ndarray of shape (n_inputs,), float32, and knots float64, default=None
-        Scaled inputs below `low` or above `high` are limited, see `_matrix.limited`. None: they
+        Scaled inputs below `low` or above `high` are limited, see `matrix.limited`. None: they
         are clipped to ±`LIMIT`. Of inputs that are not scaled, only those of equal limits are
         clipped.
     fill : ndarray of shape (n_inputs,), float32, default=None
@@ -427,7 +427,7 @@ class FeatureMap:
         """
         if not self.is_scaling:
             return float(z)
-        if len(self.knots):  # the inverse of `_matrix.limited`
+        if len(self.knots):  # the inverse of `matrix.limited`
             for side, end in enumerate((self.high[j], self.low[j])):
                 share = (z - end) / (self.tail[j] or 1) * (1 - 2 * side)
                 if share > 0:

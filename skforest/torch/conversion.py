@@ -41,7 +41,7 @@ class HingeEnsemble(nn.Module):
         Class labels. None: regression.
     feature_names : list of str, default=None
         Names of the features.
-    spread : ndarray of shape (n_features,), default=None
+    deviation : ndarray of shape (n_features,), default=None
         Standard deviations of the scaled features, for `feature_importances_` of the estimator
         that `to_estimator` returns.
     low, high : tensor of shape (n_features,), default=None
@@ -93,7 +93,7 @@ class HingeEnsemble(nn.Module):
         link,
         classes=None,
         feature_names=None,
-        spread=None,
+        deviation=None,
         low=None,
         high=None,
         tail=None,
@@ -114,7 +114,7 @@ class HingeEnsemble(nn.Module):
         self.link = check_option("link", link, ("identity", "softmax", "log"))
         self.classes = classes
         self.feature_names = feature_names
-        self.spread = spread
+        self.deviation = deviation
 
     def _limited(self, scaled):
         """Scaled samples, with those beyond `low` or `high` moved; NaN stays."""
@@ -249,7 +249,7 @@ def from_estimator(estimator, *, dtype=torch.float32):
         forest.link,
         forest.classes,
         forest.feature_names,
-        forest.spread,
+        forest.deviation,
         *(
             torch.tensor(array) if len(array) else None
             for array in (forest.low, forest.high, forest.tail, forest.knots, forest.fill)
@@ -367,9 +367,9 @@ def to_estimator(module, *, classes=None, X=None):
     )
     if len(X):
         varies = table.max(axis=0) > table.min(axis=0)
-        shared["spread"] = np.where(varies, table.std(axis=0, dtype=np.float64), 0)
-    if module.spread is not None:
-        shared["spread"] = module.spread
+        shared["deviation"] = np.where(varies, table.std(axis=0, dtype=np.float64), 0)
+    if module.deviation is not None:
+        shared["deviation"] = module.deviation
     forests = [bag.pack(table, order, shared, meta) for bag in bags]
     return _estimator(forests, bags, classes, module.feature_names)
 

@@ -248,7 +248,7 @@ class BoostingMethod(Method):
 
     def packed(self, training, sample):
         """A trained bag as a Forest."""
-        arrays = {"baseline": sample.baseline, "spread": sample.deviation()}
+        arrays = {"baseline": sample.baseline, "deviation": sample.deviation()}
         return self.task.forest(
             training.pack() | arrays,
             sample,

@@ -227,7 +227,7 @@ class ObliqueMethod(GrowingMethod):
 
     def directions_metadata(self, sample, arrays):
         """Importances need the deviations of the features."""
-        arrays["spread"] = sample.deviation()
+        arrays["deviation"] = sample.deviation()
         return {}
 
     def stump_splitter(self, sample, first_cut=None, **options):

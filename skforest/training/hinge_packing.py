@@ -53,7 +53,7 @@ class HingePacker:
             "direction": feature.ravel(),
             "gain": influence.ravel(),
             "value": value.ravel(),
-            "spread": self.source.deviation,
+            "deviation": self.source.deviation,
         } | self._directions()
 
     def _tests(self):

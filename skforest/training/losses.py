@@ -3,7 +3,7 @@
 A loss owns everything that depends on it: the link from the raw prediction f(x) to the prediction,
 the constant that training starts from, the check and the units of the target, and the compiled
 loss with the derivatives. To add one, write a class with a name in `LOSSES`, and its derivatives
-in `_kernels/loss.pyx`.
+in `_kernels/base/loss.pyx`.
 """
 
 from dataclasses import dataclass

@@ -78,7 +78,7 @@ class ManifoldMethod(GrowingMethod):
     def directions_metadata(self, sample, arrays):
         """The grid of the boxes."""
         if self.weights_are_scaled:
-            arrays["spread"] = sample.deviation()
+            arrays["deviation"] = sample.deviation()
         settings = self.settings
         return {
             "feature_shape": settings.feature_shape,

@@ -145,7 +145,7 @@ class UserLoss(BaseLoss):
         return kernels.CallbackLoss(self, units.baseline, units.response)
 
     def derive(self, raw, target, weight, gradient, curvature):
-        """As `Loss.derive` of `_kernels/loss.pyx`."""
+        """As `Loss.derive` of `_kernels/base/loss.pyx`."""
         trains = weight > 0
         raw, target, weight = raw[trains], target[trains], weight[trains]
         slope, curve = self._derivatives(raw, target)
@@ -169,11 +169,11 @@ class UserLoss(BaseLoss):
         return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
 
     def held_out_losses(self, raw, target):
-        """As `Loss.held_out_losses` of `_kernels/loss.pyx`."""
+        """As `Loss.held_out_losses` of `_kernels/base/loss.pyx`."""
         return self.evaluate(raw, target)[0]
 
     def evaluate(self, raw, target):
-        """As `Loss.evaluate` of `_kernels/loss.pyx`, without derivatives."""
+        """As `Loss.evaluate` of `_kernels/base/loss.pyx`, without derivatives."""
         found = np.asarray(self.given.loss(target, raw))
         shapes = (len(raw),), raw.shape
         shape = found.shape if found.shape in shapes else shapes[0]

@@ -26,7 +26,7 @@ ctypedef fused Number:
     double
 
 cdef enum:
-    VALUE = 0                 # kinds of features, as in _feature_map.py
+    VALUE = 0                 # kinds of features, as in table/feature_map.py
     IS_MISSING = 1
 
 
@@ -196,7 +196,7 @@ cdef class RowMap:
 
     cdef inline float input_of(self, int64_t j, Number x) noexcept nogil:
         """An input after scaling; NaN stays NaN."""
-        # LIMIT in _matrix.py, unless the forest has limits of its own.
+        # LIMIT in table/matrix.py, unless the forest has limits of its own.
         cdef double z, high = <double>(<int64_t>1 << 60), low = -high
         if self.low.shape[0] == 0 and not self.is_scaling:
             return <float>x
@@ -212,7 +212,7 @@ cdef class RowMap:
         return <float>z
 
     cdef double beyond(self, int64_t j, int64_t side, double z, double end) noexcept nogil:
-        """Distance from `end`, to which z > end is moved; see `_matrix.limited`."""
+        """Distance from `end`, to which z > end is moved; see `matrix.limited`."""
         cdef int64_t k, n = self.knots.shape[2]
         cdef double first = end, last, sign = 1 - 2 * side
         if self.knots.shape[0] == 0 or not sign * self.knots[j, side, n - 1] > end:

@@ -1,0 +1,82 @@
+"""What predicts: weighted models, and what happens to the sum of their responses.
+
+`prediction_of(estimator)` is what explanations, exports, files, texts and similarities read of a
+fitted estimator, whether it is a forest or a blend.
+"""
+
+from dataclasses import dataclass
+
+from .unwrap import inside, refusal
+
+NEEDED = "a fitted estimator of skforest or a blend of these"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A fitted model whose response, times a weight, is a part of a prediction.
+
+    Attributes
+    ----------
+    model : estimator
+        Of this package, or of another one.
+    weight : float
+    name : str or None
+        Of a member of a blend; None: it is all there is.
+    """
+
+    model: object
+    weight: float = 1.0
+    name: str | None = None
+
+    @property
+    def what(self):
+        """str: the model, in messages."""
+        return "estimator" if self.name is None else f"the member {self.name!r} of the blend"
+
+    @property
+    def is_forest(self):
+        """bool: does a `Forest` predict?"""
+        return is_forest(self.model)
+
+    def checked(self, reason):
+        """The model; TypeError, with the reason, if no forest of this package predicts."""
+        if not self.is_forest:
+            kind = type(self.model).__name__
+            raise TypeError(f"{self.what} is a {kind}{reason}{inside(self.model)}")
+        return self.model
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Weighted models, and the finish of the sum of their responses.
+
+    Attributes
+    ----------
+    parts : list of Part
+    classes : list of ndarray, or None
+        Labels of every output; None in regression.
+    temperature : float
+        By which probabilities of the sum are sharpened or flattened; that of a hinge forest is a
+        factor of its leaves.
+    """
+
+    parts: list
+    classes: list | None = None
+    temperature: float = 1.0
+
+    @property
+    def is_blend(self):
+        """bool: is it the prediction of a blend?"""
+        return self.parts[0].name is not None
+
+
+def prediction_of(estimator, needed=NEEDED):
+    """The `Prediction` of a fitted estimator; TypeError, with what is needed, for any other."""
+    if not hasattr(estimator, "_prediction"):
+        raise refusal(estimator, needed=needed)
+    return estimator._prediction()
+
+
+def is_forest(estimator):
+    """Is it an estimator of this package whose model is one `Forest`?"""
+    return hasattr(type(estimator), "_routing_forest")
