@@ -44,7 +44,6 @@ from .members import (
     BlendedRows,
     OtherMember,
     OwnMember,
-    check_names,
     check_response,
     check_scoring,
     criterion_of,
@@ -54,6 +53,7 @@ from .members import (
     responder_of,
     response_of,
 )
+from .parameters import MemberParameters, check_names
 from .schedule import common_rows, named, shortened, train_in_time
 
 # Members that have a name, the fastest first: (classifier, regressor).
@@ -170,7 +170,7 @@ REFERENCES = """
 
 
 @with_texts()
-class _Blend(TableEstimator):
+class _Blend(MemberParameters, TableEstimator):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
@@ -187,48 +187,6 @@ class _Blend(TableEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-
-    # -------------------------------------------------------------------------------- parameters
-
-    def _pairs(self):
-        """Entries ``(name, estimator)`` of `members`, unless the name is that of a parameter."""
-        entries = self.members if isinstance(self.members, (list, tuple)) else ()
-        pairs = [item for item in entries if isinstance(item, tuple) and len(item) == 2]
-        own = self._get_param_names()
-        return {k: v for k, v in pairs if isinstance(v, BaseEstimator) and k not in own}
-
-    def get_params(self, deep=True):
-        """Parameters by name.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to add members that have a name, and theirs as ``name__parameter``.
-
-        Returns
-        -------
-        params : dict of str to object
-        """
-        params = super().get_params(deep=False)
-        for name, estimator in self._pairs().items() if deep else ():
-            own = estimator.get_params().items()
-            params |= {name: estimator} | {f"{name}__{key}": value for key, value in own}
-        return params
-
-    def set_params(self, **params):
-        """Set parameters; ``name__parameter`` is one of a member, and ``name`` the member.
-
-        {returns_self}
-        """
-        if "members" in params:  # first, so that parameters are those of the new ones
-            self.members = params.pop("members")
-        if others := {name: params.pop(name) for name in self._pairs() if name in params}:
-            is_new = [isinstance(item, tuple) and item[0] in others for item in self.members]
-            self.members = [
-                (item[0], others[item[0]]) if new else item
-                for item, new in zip(self.members, is_new)
-            ]
-        return super().set_params(**params)
 
     # ----------------------------------------------------------------------------------- fitting
 

@@ -349,19 +349,6 @@ def entry_of(item, known, is_class):
     return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
 
 
-def check_names(members, parameters):
-    """ValueError for names of members with which their parameters cannot be set.
-
-    `members` is the parameter of a blend, and `parameters` the names of all of them.
-    """
-    entries = members if isinstance(members, (list, tuple)) else ()
-    for name in [item[0] for item in entries if isinstance(item, tuple) and len(item) == 2]:
-        if name in parameters:
-            raise ValueError(f"members contains the name {name!r}, which is that of a parameter")
-        if isinstance(name, str) and "__" in name:
-            raise ValueError(f"members contains the name {name!r}, which must not contain '__'")
-
-
 def criterion_of(blend, samples, members):
     """What the weights of a blend maximise.
 

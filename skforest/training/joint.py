@@ -1,8 +1,8 @@
 """Joint training of all splits and leaves of a tree that has been grown.
 
 Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of Decision Trees",
-2015. The gradient steps are in `_kernels/nongreedy/trainer`; here are initial leaves, epochs, early
-stopping and the tree that results.
+2015. The gradient steps are in `_kernels/nongreedy/trainer`; here are initial leaves, epochs,
+early stopping and the tree that results.
 """
 
 import warnings

@@ -1,0 +1,63 @@
+"""Members of a blend as its parameters: ``set_params(name__parameter=...)``."""
+
+from sklearn.base import BaseEstimator
+
+from .._docs import with_texts
+
+
+@with_texts()
+class MemberParameters:
+    """`get_params` and `set_params` of estimators with named `members`, before the base class."""
+
+    def _pairs(self):
+        """Entries ``(name, estimator)`` of `members`, unless the name is that of a parameter."""
+        entries = self.members if isinstance(self.members, (list, tuple)) else ()
+        pairs = [item for item in entries if isinstance(item, tuple) and len(item) == 2]
+        own = self._get_param_names()
+        return {k: v for k, v in pairs if isinstance(v, BaseEstimator) and k not in own}
+
+    def get_params(self, deep=True):
+        """Parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to add members that have a name, and theirs as ``name__parameter``.
+
+        Returns
+        -------
+        params : dict of str to object
+        """
+        params = super().get_params(deep=False)
+        for name, estimator in self._pairs().items() if deep else ():
+            own = estimator.get_params().items()
+            params |= {name: estimator} | {f"{name}__{key}": value for key, value in own}
+        return params
+
+    def set_params(self, **params):
+        """Set parameters; ``name__parameter`` is one of a member, and ``name`` the member.
+
+        {returns_self}
+        """
+        if "members" in params:  # first, so that parameters are those of the new ones
+            self.members = params.pop("members")
+        if others := {name: params.pop(name) for name in self._pairs() if name in params}:
+            is_new = [isinstance(item, tuple) and item[0] in others for item in self.members]
+            self.members = [
+                (item[0], others[item[0]]) if new else item
+                for item, new in zip(self.members, is_new)
+            ]
+        return super().set_params(**params)
+
+
+def check_names(members, parameters):
+    """ValueError for names of members with which their parameters cannot be set.
+
+    `members` is the parameter of a blend, and `parameters` the names of all of them.
+    """
+    entries = members if isinstance(members, (list, tuple)) else ()
+    for name in [item[0] for item in entries if isinstance(item, tuple) and len(item) == 2]:
+        if name in parameters:
+            raise ValueError(f"members contains the name {name!r}, which is that of a parameter")
+        if isinstance(name, str) and "__" in name:
+            raise ValueError(f"members contains the name {name!r}, which must not contain '__'")
