@@ -428,7 +428,7 @@ def test_refitted_members_are_the_forests_of_one_fit(blend, data):
 def test_members_of_small_weight_are_not_trained_again(monkeypatch):
     X, y = classes()
     board = classifier().fit(X, y).leaderboard_
-    expected = board["weight"] >= skforest.blend.MIN_REFITTED
+    expected = board["weight"] >= skforest.blend.blend.MIN_REFITTED
     assert expected.any()
     np.testing.assert_array_equal(board["refitted"], expected)
     monkeypatch.setattr(skforest.blend, "MIN_REFITTED", 0.99)
@@ -601,7 +601,7 @@ def test_the_default_members(cls):
     X, y = classes(80)
     blend = cls(random_state=0, time_limit=600).fit(X, y)
     is_class = cls is BlendedForestClassifier
-    assert list(blend.weights_) == list(skforest.blend.MEMBERS)[0 if is_class else 1 :]
+    assert list(blend.weights_) == list(skforest.blend.blend.MEMBERS)[0 if is_class else 1 :]
     assert blend.left_out_ == []
     kind = "Classifier" if is_class else "Regressor"
     stems = "ManifoldForest", "CO2Forest", "RandomHingeForest", "ObliqueBoosting"
