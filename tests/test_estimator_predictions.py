@@ -257,7 +257,7 @@ def test_blocks_of_rows_are_predicted_to_their_end(estimator, n, monkeypatch):
     expected = response(estimator.fit(X, y), X)[:n]
     nodes = estimator.apply(X)[:n]
     predictor = estimator.predictor()
-    for module in ("_base", "_matrix", "_threads"):
+    for module in ("estimators.base", "table.matrix", "training.threads"):
         monkeypatch.setattr(f"skforest.{module}.BLOCK", 8, raising=False)
     np.testing.assert_array_equal(predictor(X[:n]), expected)
     np.testing.assert_array_equal(response(estimator, X[:n]), expected)

@@ -551,8 +551,8 @@ def test_the_widest_level_of_the_processor_is_taken(probes):
 @pytest.mark.parametrize(
     "module, loops",
     [
-        ("direction", ["skf_axis_u8", "skf_sparse_f32", "skf_dense_u8", "skf_dense_f32"]),
-        ("search", ["skf_range", "skf_cells", "skf_score_squares", "skf_score_entropy"]),
+        ("base.direction", ["skf_axis_u8", "skf_sparse_f32", "skf_dense_u8", "skf_dense_f32"]),
+        ("search.search", ["skf_range", "skf_cells", "skf_score_squares", "skf_score_entropy"]),
     ],
 )
 def test_fast_variants_are_in_the_binary(module, loops):
