@@ -20,7 +20,7 @@ from results import Measure, Row
 from sklearn.ensemble import RandomForestRegressor
 
 import skforest
-from skforest.table import matrix as _matrix
+from skforest.table import matrix
 
 MODELS = {
     "ObliqueBoosting": {"n_bags": 2},
@@ -95,17 +95,17 @@ def _table_errors(model, task, name, seed, options):
     """Errors with and without units of the usual values; None if there are no outliers."""
     split = data.load_table(name, options.data, 0, groups.pick(options, 5000, 300)).inner(seed)
     X, y = split.X_train[:1000], split.y_train[:1000]
-    whole = _matrix.value_range(X)
-    *usual, _ = _matrix.usual_range(X, np.ones(len(X)), whole)
+    whole = matrix.value_range(X)
+    *usual, _ = matrix.usual_range(X, np.ones(len(X)), whole)
     if np.array_equal(usual, whole) and not options.quick:
         return None
     errors = []
-    for far in (_matrix.FAR, 1e200):
-        _matrix.FAR, usually = far, _matrix.FAR
+    for far in (matrix.FAR, 1e200):
+        matrix.FAR, usually = far, matrix.FAR
         try:
             found = _model(model, task, seed, options.quick).fit(X, y).predict(split.X_test)
         finally:
-            _matrix.FAR = usually
+            matrix.FAR = usually
         errors.append(scores.error(task, split.y_test, found)[0])
     return errors
 

@@ -30,8 +30,8 @@ from results import Measure, Row
 from sklearn.impute import SimpleImputer
 from threadpoolctl import threadpool_limits
 
-from skforest import _selection
-from skforest.table import feature_map as _feature_map
+from skforest.estimators import base
+from skforest.table import feature_map
 
 RIVALS = ["HistGradientBoosting", "LightGBM", "CatBoost"]
 ALL = [*OURS, REFERENCE, *RIVALS]
@@ -77,8 +77,8 @@ def _error(job, options):
             split.X_train[first], split.y_train[first], split.X_train[last], split.y_train[last]
         )
         treatment, setting = "native", treatment
-        _feature_map.MAX_INDICATORS, _feature_map.MIN_TARGET_LEVELS = SETTINGS[setting]
-        _selection.useful_features = lambda training_set, *_: training_set
+        feature_map.MAX_INDICATORS, feature_map.MIN_TARGET_LEVELS = SETTINGS[setting]
+        base.useful_features = lambda training_set, *_: training_set
     X_train, X_test = split.X_train, split.X_test
     if holes:
         X_train, X_test = _with_holes(X_train, X_test, holes, seed)

@@ -349,7 +349,11 @@ def run_guided(arguments):
     for path in SAVED:
         (corpus / path.name).write_bytes(path.read_bytes())
     for name, module in list(sys.modules.items()):
-        if name in ("skforest.export.persistence", "skforest.forest.io", "skforest.forest.storage"):
+        if name in (
+            "skforest.export.persistence",
+            "skforest.forest.io",
+            "skforest.forest.storage",
+        ):
             instrument_module(atheris, module)
 
     def test_one_input(content):

@@ -24,7 +24,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
-from skforest import E2EDecisionForest, E2EDecisionForestRegressor, endtoend, refine
+from skforest import E2EDecisionForest, E2EDecisionForestRegressor, refine
+from skforest.estimators import endtoend
 from skforest.forest.statistics import recount
 from skforest.table.feature_grid import FeatureGrid
 from skforest.table.training_set import TrainingSet

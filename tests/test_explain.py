@@ -16,7 +16,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import skforest
-from skforest import explain, shapley_values
+from skforest import shapley_values
+from skforest.inspect import explain
 
 N_FEATURES = 6
 

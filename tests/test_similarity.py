@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skforest
-from skforest import LeafEmbedding, prototypes, proximity, similarity
+from skforest import LeafEmbedding, prototypes, proximity
+from skforest.inspect import similarity
 
 
 def classes(n_classes=3, n_samples=150):
