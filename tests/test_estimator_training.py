@@ -28,7 +28,7 @@ import skforest
 from skforest import ManifoldForestClassifier, ManifoldForestRegressor
 from skforest.table.matrix import scaled
 from skforest.table.training_set import MAX_COPIES, TrainingSet, rescale_weights
-from skforest.training import threads as _threads
+from skforest.training import threads
 
 slow = pytest.mark.slow
 
@@ -433,9 +433,9 @@ def test_an_error_in_a_thread_is_raised_once_all_have_ended():
         done.append(number)
         return 1 / number
 
-    assert _threads.in_threads(invert, [1, 2, 4], 2) == [1, 0.5, 0.25]
+    assert threads.in_threads(invert, [1, 2, 4], 2) == [1, 0.5, 0.25]
     with pytest.raises(ZeroDivisionError):
-        _threads.in_threads(invert, [0] * 1000, 3)
+        threads.in_threads(invert, [0] * 1000, 3)
     assert len(done) < 10
     assert threading.active_count() == n_threads
 

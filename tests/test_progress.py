@@ -9,8 +9,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 
 import skforest
-from skforest.training import progress as _progress
-from skforest.training import threads as _threads
+from skforest.training import progress, threads
 from skforest.training.method import Sampling
 
 
@@ -189,8 +188,8 @@ def test_bars_end_at_totals_of_their_own(capsys):
 def test_nothing_is_reported_without_verbose(monkeypatch):
     """Training calls nothing after a round."""
     made = []
-    control = _threads.Control
-    monkeypatch.setattr(_threads, "Control", lambda *args: made.append(args) or control(*args))
+    control = threads.Control
+    monkeypatch.setattr(threads, "Control", lambda *args: made.append(args) or control(*args))
     X, y = task(skforest.ObliqueBoostingRegressor())
     for n_bags in (1, 2):
         skforest.ObliqueBoostingRegressor(2, n_bags=n_bags, early_stopping=False).fit(X, y)
@@ -200,11 +199,11 @@ def test_nothing_is_reported_without_verbose(monkeypatch):
 def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):
     """Ten trees, one after another at 2 seconds each."""
     clock = iter(np.arange(0, 100, 2.0).tolist())
-    monkeypatch.setattr(_threads.time, "perf_counter", lambda: next(clock))
-    progress = _progress.Progress(1, 10, "Name")
+    monkeypatch.setattr(threads.time, "perf_counter", lambda: next(clock))
+    bar = progress.Progress(1, 10, "Name")
     for done in range(1, 11):
-        progress.update(done)
-    progress.close()
+        bar.update(done)
+    bar.close()
     shown = lines(capsys)
     assert [line["rate"] for line in shown] == ["0.5"] * 10
     assert [int(line["left"]) for line in shown] == [18, 16, 14, 12, 10, 8, 6, 4, 2, 0]
@@ -213,8 +212,8 @@ def test_rate_and_time_left(capsys, without_tqdm, monkeypatch):
 def test_time_left_of_steps(capsys, monkeypatch):
     """Four steps of 20 seconds."""
     clock = iter(np.arange(0, 200, 20.0).tolist())
-    monkeypatch.setattr(_progress.time, "perf_counter", lambda: next(clock))
-    steps = _progress.Steps(1, "Name", 4)
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+    steps = progress.Steps(1, "Name", 4)
     for step in "abcd":
         steps.begin(step)
         steps.end()
@@ -256,22 +255,22 @@ def test_a_bar_with_tqdm(estimator, capsys, verbose):
 
 def test_the_bar_shows_rate_and_time_left_in_between(capsys):
     pytest.importorskip("tqdm")
-    progress = _progress.Progress(1, 10, "Name")
-    progress.bar.mininterval = 0
-    progress.bar.miniters = 1
+    bar = progress.Progress(1, 10, "Name")
+    bar.bar.mininterval = 0
+    bar.bar.miniters = 1
     for done in range(1, 6):
-        progress.update(done)
+        bar.update(done)
     err = capsys.readouterr().err
     rest = r"\[\d\d:\d\d<\d\d:\d\d, +[\d.]+(tree/s|s/tree)\]"
     assert re.search(rf"Name:  50%\|█+ +\| 5/10 {rest}", err)
-    progress.close()
+    bar.close()
 
 
 @pytest.mark.needs("min_impurity_decrease")
 def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     pytest.importorskip("tqdm")
     closed = []
-    close = _progress.Progress.close
+    close = progress.Progress.close
 
     def watched(self):
         close(self)
@@ -280,7 +279,7 @@ def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     def fails(sampling, data, seed):
         raise RuntimeError("no tree")
 
-    monkeypatch.setattr(_progress.Progress, "close", watched)
+    monkeypatch.setattr(progress.Progress, "close", watched)
     monkeypatch.setattr(Sampling, "sample", fails)
     given = {"objective": "co2", "holdout": 0.0, "max_features": None}  # nothing to choose first
     given = {name: value for name, value in given.items() if name in estimator.get_params()}
