@@ -431,7 +431,7 @@ def test_members_of_small_weight_are_not_trained_again(monkeypatch):
     expected = board["weight"] >= skforest.blend.blend.MIN_REFITTED
     assert expected.any()
     np.testing.assert_array_equal(board["refitted"], expected)
-    monkeypatch.setattr(skforest.blend, "MIN_REFITTED", 0.99)
+    monkeypatch.setattr(skforest.blend.blend, "MIN_REFITTED", 0.99)
     weights = board["weight"]
     board = classifier().fit(X, y).leaderboard_
     np.testing.assert_array_equal(board["weight"], weights)
@@ -452,7 +452,7 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
     own = fold < 2
     expected = np.log(np.maximum(proba[own, y[own]], 1e-3)).mean()
     assert blend.member_scores_["linear"] == pytest.approx(expected)
-    monkeypatch.setattr(skforest.blend, "MIN_REFITTED", 0.99)
+    monkeypatch.setattr(skforest.blend.blend, "MIN_REFITTED", 0.99)
     sizes = {}
     for refit in (True, False):
         members = classifier(refit=refit, members=["manifold"] * 2).fit(X, y).members_
@@ -1022,7 +1022,7 @@ def test_bags_that_a_limit_cut_short_are_kept(monkeypatch):
     X, y = classes(200)
     seen = []
     monkeypatch.setattr(
-        skforest.blend,
+        skforest.blend.blend,
         "criterion_of",
         lambda blend, samples, kept: seen.append(samples) or criterion_of(blend, samples, kept),
     )
@@ -1321,7 +1321,7 @@ def test_save_tables_labels_and_outputs(tmp_path):
 def test_members_of_other_packages_are_not_saved(tmp_path):
     X, y = classes()
     blend = classifier(members=[ExtraTreesClassifier(5)]).fit(X, y)
-    with pytest.raises(TypeError, match="'ExtraTrees' is a ExtraTreesClassifier.*joblib"):
+    with pytest.raises(TypeError, match="'ExtraTrees' of the blend is a ExtraTrees.*joblib"):
         skforest.save(blend, tmp_path / "blend")
     with pytest.raises(NotFittedError):
         skforest.save(classifier(), tmp_path / "blend")

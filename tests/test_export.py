@@ -725,7 +725,7 @@ def test_trees_of_networks_are_refused():
     from skforest.torch import E2ENetworkTree
 
     tree = E2ENetworkTree()
-    tree.forest_ = random_forest(np.random.default_rng(0))
+    tree.forest_, tree.classes_ = random_forest(np.random.default_rng(0)), np.arange(2)
     with pytest.raises(TypeError, match="not those of its forest alone"):
         to_c(tree)
 

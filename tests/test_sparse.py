@@ -228,7 +228,7 @@ def test_warm_start_and_streams():
     ids=str,
 )
 def test_x_is_never_dense_as_a_whole(model, monkeypatch):
-    for module in ("_base", "_matrix", "training.hinge_packing"):
+    for module in ("estimators.base", "table.matrix", "training.hinge_packing"):
         monkeypatch.setattr(f"skforest.{module}.DENSE_BLOCK", 2**17)
     sizes, toarray = [], sparse.csr_matrix.toarray
 

@@ -6,7 +6,7 @@ fitted estimator, whether it is a forest or a blend.
 
 from dataclasses import dataclass
 
-from .unwrap import inside, refusal
+from .unwrap import refusal
 
 NEEDED = "a fitted estimator of skforest or a blend of these"
 
@@ -41,8 +41,7 @@ class Part:
     def checked(self, reason):
         """The model; TypeError, with the reason, if no forest of this package predicts."""
         if not self.is_forest:
-            kind = type(self.model).__name__
-            raise TypeError(f"{self.what} is a {kind}{reason}{inside(self.model)}")
+            raise TypeError(f"{self.what} is a {type(self.model).__name__}{reason}")
         return self.model
 
 

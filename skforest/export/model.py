@@ -8,7 +8,7 @@ import numpy as np
 
 from ..estimators.prediction import Part, prediction_of
 from ..estimators.targets import same_classes
-from ..estimators.unwrap import active_steps, unwrapped, unwrapped_alone
+from ..estimators.unwrap import active_steps, inside, unwrapped, unwrapped_alone
 from .columns import operations_of
 
 # Modules whose estimators predict by the forest alone: by `Forest.response`.
@@ -63,7 +63,7 @@ class ExportedModel:
         self.estimator_name = type(estimator).__name__
         self.operations = []
         if not hasattr(estimator, "_prediction"):
-            Part(estimator).checked(NO_FOREST)
+            Part(estimator).checked(NO_FOREST + inside(estimator))
         prediction = prediction_of(estimator)
         self.classes = prediction.classes
         if self.classes is not None:
@@ -134,7 +134,7 @@ def exported(estimator):
 
 def _check_kind(part):
     """Raise TypeError unless a model predicts by its forest alone."""
-    model = part.checked(NO_FOREST)
+    model = part.checked(NO_FOREST + inside(part.model))
     if type(model)._response.__module__ not in KNOWN or model._has_own_link:
         raise TypeError(
             f"{part.what} is a {type(model).__name__}, whose predictions are not those of its "

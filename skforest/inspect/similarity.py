@@ -10,7 +10,7 @@ from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..estimators.prediction import Part, is_forest, prediction_of
-from ..estimators.unwrap import unwrapped, unwrapped_alone
+from ..estimators.unwrap import inside, unwrapped, unwrapped_alone
 
 BLOCK = 1 << 22  # proximities that exist at a time, besides those that are returned
 N_CANDIDATES = 64  # rows whose gain as a prototype is computed together
@@ -116,8 +116,9 @@ def _leaf_members(estimator):
     """List of (weight, fitted forest): the members of a blend, or the estimator itself."""
     reason = "; forests, trees and boosting of skforest have leaves"
     if not hasattr(estimator, "_prediction"):
-        Part(estimator).checked(reason)
-    return [(part.weight, part.checked(reason)) for part in prediction_of(estimator).parts]
+        Part(estimator).checked(reason + inside(estimator))
+    parts = prediction_of(estimator).parts
+    return [(part.weight, part.checked(reason + inside(part.model))) for part in parts]
 
 
 def _memberships(model, X):
