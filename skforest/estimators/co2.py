@@ -246,7 +246,8 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
 
     @property
     def _needs_dense(self):
-        if self.objective in ("oc1", "random"):  # directions with a weight for every feature
+        # Their directions have a weight for every feature.
+        if self.objective is not None and self.objective in WITHOUT_GRADIENT:
             return f"objective={self.objective!r}"
         if self.refine is not None:
             return f"refine={self.refine!r}"

@@ -100,9 +100,11 @@ class ForestClassifierMixin(ClassifierMixin):
         self.classes_ = classes if several else classes[0]
         self.n_classes_ = n_classes if several else n_classes[0]
         self.n_outputs_ = len(classes)
-        if several and self._label_criterion == "entropy" and hasattr(self, "criterion"):
+        criterion = getattr(self, "criterion", "gini")
+        if several and criterion != "gini":
             raise ValueError(
-                f'criterion="entropy" takes one output, y has {len(classes)}; use criterion="gini"'
+                f'criterion="{criterion}" takes one output, y has {len(classes)}; '
+                'use criterion="gini"'
             )
         return np.stack([codes.astype(np.float64) for _, codes in found], axis=1)
 

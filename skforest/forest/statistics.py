@@ -15,7 +15,6 @@ from .._kernels.boosting.linear_leaf import add_linear
 from ..table.matrix import dense, dense_blocks
 from .storage import LINKS
 
-CRITERIA = ("gini", "entropy", "squared_error")
 FEW_ROWS = 256  # rows that are predicted together, where there may be many classes
 BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay in the cache
 SHARE_UNITS = 2**24  # of the last bit of float32 in a share of one half to 1
@@ -58,8 +57,8 @@ def recount(forest, data, criterion, leaf=None):
     have no influence, and leaves that no row reaches keep their values. Gains are measured by
     `criterion`, as in `NodeSplitter`. `leaf` is the result of `route`, if it is known.
     """
-    if criterion not in CRITERIA:
-        raise ValueError(f"criterion={criterion!r} is none of {CRITERIA}")
+    if criterion not in SCORES:
+        raise ValueError(f"criterion={criterion!r} is none of {tuple(SCORES)}")
     used = np.flatnonzero(data.weight)
     # As in growing, weights are divided by a power of two, which changes no bit of the gains.
     unit = np.ldexp(1.0, np.frexp(data.weight[used].sum())[1])
@@ -74,9 +73,7 @@ def recount(forest, data, criterion, leaf=None):
         sums = _ClassSums(leaf, target, weight, forest.n_outputs, by_depth, forest.n_nodes)
     else:
         sums = _OutputSums(leaf, target, weight, forest.n_nodes)
-    node_weight, gain = _node_statistics(
-        forest, by_depth, leaf, weight, sums, criterion == "entropy"
-    )
+    node_weight, gain = _node_statistics(forest, by_depth, leaf, weight, sums, criterion)
     arrays = dict(forest.arrays)
     arrays["node_weight"] = node_weight * unit
     arrays["gain"] = (gain * unit).astype(np.float32)
@@ -86,14 +83,14 @@ def recount(forest, data, criterion, leaf=None):
     return forest.replaced(arrays).compact()
 
 
-def _node_statistics(forest, by_depth, leaf, weight, sums, entropy):
+def _node_statistics(forest, by_depth, leaf, weight, sums, criterion):
     """Weights of all nodes and gains of all splits, from the deepest level up to the root."""
     parent = forest.parents()
     total = np.bincount(leaf, weight, forest.n_nodes)
     score = np.empty(forest.n_nodes)
     for level in range(len(by_depth) - 1, -1, -1):
         nodes = by_depth[level]
-        score[nodes] = sums.score(level, nodes, total[nodes], entropy)
+        score[nodes] = sums.score(level, nodes, total[nodes], criterion)
         if level:
             left = nodes[::2]  # siblings are neighbours
             total[parent[left]] = total[left] + total[left + 1]
@@ -102,7 +99,8 @@ def _node_statistics(forest, by_depth, leaf, weight, sums, entropy):
     left = forest.child[split]
     gain = np.empty(len(split))
     gain[(left - 1) // 2] = score[left] + score[left + 1] - score[split]
-    return total, np.maximum(gain / (np.log(2) if entropy else 1), 0)
+    _, _, unit = SCORES[criterion]
+    return total, np.maximum(gain / unit, 0)
 
 
 class _ClassSums:
@@ -127,7 +125,7 @@ class _ClassSums:
         self.sum = np.zeros(0)
         self.position = np.empty(n_nodes, dtype=np.int64)
 
-    def score(self, level, nodes, total, entropy):
+    def score(self, level, nodes, total, criterion):
         """Scores of the nodes of a level, as `NodeSplitter.side_score`; adds the leaves there."""
         own = slice(self.first[level], self.first[level + 1])
         self.node, self.label, self.sum = (
@@ -136,9 +134,8 @@ class _ClassSums:
         )
         self.position[nodes] = np.arange(len(nodes))
         at = self.position[self.node]
-        if entropy:
-            return np.bincount(at, xlogy(self.sum, self.sum), len(nodes)) - xlogy(total, total)
-        return _divide(np.bincount(at, np.square(self.sum), len(nodes)), total)
+        term, finish, _ = SCORES[criterion]
+        return finish(np.bincount(at, term(self.sum), len(nodes)), total)
 
     def move_to_parents(self, nodes, parent):
         """Add the entries of the nodes to those of their parents, one level up."""
@@ -183,8 +180,9 @@ class _OutputSums:
         columns = [np.bincount(leaf, weight * y, n_nodes) for y in target.T]
         self.sum = np.stack(columns, axis=1)
 
-    def score(self, _, nodes, total, entropy):
-        return _divide(np.square(self.sum[nodes]).sum(axis=1), total)
+    def score(self, _, nodes, total, criterion):
+        term, finish, _ = SCORES[criterion]
+        return finish(term(self.sum[nodes]).sum(axis=1), total)
 
     def move_to_parents(self, nodes, parent):
         left = nodes[::2]
@@ -241,6 +239,20 @@ def within_targets(value, data):
 def _divide(score, total):
     """Quotients, 0 where the total is 0."""
     return np.divide(score, total, out=np.zeros(len(score)), where=total > 0)
+
+
+# Of each criterion: what is added up over the sums of a node, the score of the node by this and
+# its weight, and the unit of gains. As `NodeSplitter.side_score`.
+SQUARES = np.square, _divide, 1.0
+SCORES = {
+    "gini": SQUARES,
+    "squared_error": SQUARES,
+    "entropy": (
+        lambda sums: xlogy(sums, sums),
+        lambda score, total: score - xlogy(total, total),
+        np.log(2),
+    ),
+}
 
 
 def _sum_by_key(key, values):

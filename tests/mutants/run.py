@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 COPIED = "skforest", "tests", "docs", "build", "setup.py", "pyproject.toml", "README.md", "LICENSE"
 TIME_LIMIT = 900  # seconds for the tests of one fault; an endless loop is noticed, too
+RESTORED = "skforest", "tests", "build"  # what patches change
 SUFFIXES = ".pyx", ".pxd", ".h"
 FAILS = 1  # exit code of pytest if a test failed, or 2: if a module could not be imported
 
@@ -56,6 +57,9 @@ def patched(folder, hunks):
     texts = {}
     for name, old, new in hunks:
         path = folder / name
+        if not old and not path.exists():
+            texts[name] = new + "\n"
+            continue
         if name not in texts:
             texts[name] = path.read_text(encoding="utf-8") if path.exists() else ""
         if (n := texts[name].count(old + "\n")) != 1:
@@ -78,7 +82,7 @@ class Copy:
                 shutil.copy2(source, folder / name)
         self.build()
         self.built = folder.with_name("built")
-        for name in ("skforest", "build"):
+        for name in RESTORED:
             shutil.copytree(folder / name, self.built / name)
 
     def run(self, *command):
@@ -106,9 +110,10 @@ class Copy:
         changed = set()
         for name, text in patched(self.folder, hunks).items():
             path = self.folder / name
-            before = path.stat()
+            before = path.stat() if path.exists() else None
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            if path.suffix == ".h":
+            if path.suffix == ".h" and before:
                 # The build compiles every kernel when a header changes; only these include it.
                 os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
                 for library in self.folder.glob("build/*/lib-*/**/*.*"):
@@ -135,6 +140,10 @@ class Copy:
 
     def restore(self):
         """Undo a patch, and what was built with it."""
+        for name in RESTORED:
+            for path in (self.folder / name).rglob("*"):
+                if path.is_file() and not (self.built / path.relative_to(self.folder)).exists():
+                    path.unlink()
         for source in self.built.rglob("*"):
             path, of_source = self.folder / source.relative_to(self.built), source.stat()
             if source.is_file() and (
