@@ -115,7 +115,7 @@ CLASSIFIER_PARAMETERS = PARAMETERS.rstrip() + CLASS_WEIGHT
 REGRESSOR_PARAMETERS = (
     PARAMETERS
     + """
-loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie"}
+loss : str or Loss
     What is minimised, in units of the standard deviation of each output; that of a robust
     estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are

@@ -130,7 +130,7 @@ label_smoothing : float
 REGRESSOR_PARAMETERS = (
     PARAMETERS.replace("{calibration}", 'loss="quantile"')
     + """
-loss : {"squared_error", "absolute_error", "huber", "quantile", "poisson"} or Loss
+loss : str or Loss
     What is minimised, in units of the standard deviation of each output; that of a robust
     estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
