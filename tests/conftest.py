@@ -29,6 +29,9 @@ REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 REPRESENTATIVES = ("ManifoldForest", "CO2Forest")
 
 
+collect_ignore_glob = ["*/run.py"]  # of mutants and guides: commands
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk():
     """Tests save hundreds of files, and need none of them after a crash of the machine."""
