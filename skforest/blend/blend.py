@@ -42,13 +42,12 @@ from .leaderboard import (
 )
 from .members import (
     BlendedRows,
-    OtherMember,
     OwnMember,
     check_response,
     check_scoring,
     criterion_of,
     entry_of,
-    has_response,
+    kind_of,
     mean_importances,
     responder_of,
     response_of,
@@ -295,8 +294,7 @@ class _Blend(MemberParameters, TableEstimator):
             known, number, first = {member.name for member in members}, 1, name
             while name in known:
                 name = f"{first}-{(number := number + 1)}"
-            is_own = has_response(estimator) and estimator._trains_members
-            members.append((OwnMember if is_own else OtherMember)(name, estimator))
+            members.append(kind_of(estimator)(name, estimator))
         if not members:
             raise ValueError("members is empty; a blend needs at least one")
         return members
@@ -355,7 +353,7 @@ class _Blend(MemberParameters, TableEstimator):
         if is_classifier(self) and self.calibrate and len(samples.classes) == 1:
             # The trees that left a fold out are only some of the forest. The mean of fewer trees
             # varies more, which makes it look too confident.
-            is_whole = all(type(m) is OtherMember for m, w in zip(members, weights) if w)
+            is_whole = all(member.is_whole for member, w in zip(members, weights) if w)
             self.temperature_ = find_temperature(
                 blended,
                 samples.compared_y[:, 0].astype(np.int64),

@@ -123,14 +123,17 @@ class BlendedRows:
         return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), n))
 
 
-class _Member:
+class Member:
     """An estimator of a blend; `fitted` is the model that was trained last.
 
+    A subclass has `begin`, `extend`, `response` and `train`, and an entry in `kind_of`.
     `step_seconds` are those of one tree, bag or fold, and `seconds` those of all of them.
     """
 
     growth = 1.0  # trees if it is trained again, over those of the folds
     is_refitted = False
+    is_whole = False  # do compared rows show how confident the final model is?
+    is_cut = False  # has a limit ended the training of a bag?
     seconds = step_seconds = final_seconds = 0.0
 
     def predict_us(self, samples):
@@ -147,7 +150,7 @@ class _Member:
         return self.response(samples)
 
 
-class OwnMember(_Member):
+class OwnMember(Member):
     """A forest of this package, trained tree by tree."""
 
     unit = "tree"
@@ -179,7 +182,7 @@ class OwnMember(_Member):
         self.n_folds = max(n_trees, n_left_out)  # of trees, each without a fold
         self.n_left_out, self.n_done = n_left_out, 0
         self.forest, self.records = None, []
-        self.is_cut = False  # has a limit ended the training of a bag?
+        self.is_cut = False
         self.growth = max(1.0, self.n_wanted / self.n_folds)
         self.in_folds = self.in_folds.with_folds(self.fold, n_left_out)
 
@@ -235,11 +238,11 @@ class OwnMember(_Member):
         return None if is_cut or is_smaller else trained
 
 
-class OtherMember(_Member):
+class OtherMember(Member):
     """Any other estimator: cross-validated, then trained on all rows."""
 
-    unit, is_cut = "fold", False
-    is_refitted = True
+    unit = "fold"
+    is_refitted = is_whole = True
 
     def __init__(self, name, estimator):
         self.name, self.estimator = name, estimator
@@ -314,6 +317,12 @@ class OtherMember(_Member):
                 )
             options = {"sample_weight": samples.weight[own]}
         return model.fit(take_rows(samples.X, own), samples.y[own], **options)
+
+
+def kind_of(estimator):
+    """The class of a member that trains an estimator."""
+    is_own = has_response(estimator) and estimator._trains_members
+    return OwnMember if is_own else OtherMember
 
 
 def _takes_weight(model):
