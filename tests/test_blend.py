@@ -20,6 +20,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
 from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import (
@@ -1091,6 +1092,13 @@ def test_members_of_other_packages():
     assert blend.score(X, y) > 0.9
     again = classifier(members=members, n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(again.predict_proba(X), blend.predict_proba(X))
+
+
+def test_a_frozen_member_is_the_fitted_one():
+    X, y = targets(200)
+    model = Ridge().fit(X[:100], y[:100])
+    blend = regressor(members=[FrozenEstimator(model)], cv=3).fit(X[100:], y[100:])
+    np.testing.assert_allclose(blend.predict(X), model.predict(X))
 
 
 def test_cross_validation_of_members_of_other_packages():

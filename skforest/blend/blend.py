@@ -290,7 +290,8 @@ class _Blend(MemberParameters, TableEstimator):
                 own["verbose"] = max(params.get("verbose", 0), int(self.verbose) - 1)
                 if params.get("categorical_features") == "from_dtype":
                     own["categorical_features"] = self.categorical_features
-            estimator = clone(estimator).set_params(**own)
+            estimator = clone(estimator)
+            estimator.set_params(**own)  # that of a frozen estimator returns None
             known, number, first = {member.name for member in members}, 1, name
             while name in known:
                 name = f"{first}-{(number := number + 1)}"
