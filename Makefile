@@ -5,6 +5,7 @@
 # make sanitize    tests with the address and undefined behaviour sanitizers of gcc in every kernel
 # make fuzz    load damaged models for a minute; FUZZ_ARGS="--seconds 600 --seed 1", or "--guided"
 # make mutants    the short suite against seeded faults; MUTANTS="co2 onnx" takes those of such names
+# make guides    the worked examples of docs/extending; GUIDES="loss" takes those of such names
 # make docs | notebooks | lint | bench | clean
 #
 # Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
@@ -29,7 +30,7 @@ SPHINX_ARGS = -q -W --keep-going -d docs/_build/doctrees
 # PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-all coverage sanitize fuzz mutants build docs notebooks lint bench clean
+.PHONY: demo test test-all coverage sanitize fuzz mutants guides build docs notebooks lint bench clean
 .DEFAULT_GOAL := test
 
 demo: build $(VENV)/.extra-plot
@@ -60,6 +61,9 @@ fuzz: build $(VENV)/.extra-test
 
 mutants: build $(VENV)/.extra-test $(VENV)/.extra-torch
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
+
+guides: build $(VENV)/.extra-test $(VENV)/.extra-torch
+	$(BIN)/python tests/guides/run.py $(GUIDES)
 
 docs: build $(VENV)/.extra-docs $(VENV)/.extra-torch
 	$(BIN)/python -m sphinx $(SPHINX_ARGS) -b html docs docs/_build/html

@@ -9,6 +9,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from mutants.run import patched, read
+
 import skforest
 
 ROOT = Path(__file__).parents[1]
@@ -251,6 +253,17 @@ def test_random_numbers_come_from_streams_that_no_version_of_numpy_changes():
     makes = re.compile(r"^(?!\s*(>>>|\.\.\.)).*(default_rng|RandomState)\(", re.MULTILINE)
     files = [path.name for path in SOURCES if makes.search(path.read_text(encoding="utf-8"))]
     assert files == ["rows.pyx"]  # `random_stream`
+
+
+def test_the_worked_examples_of_the_guides_still_apply():
+    names = []
+    for path in sorted((ROOT / "tests" / "guides").glob("*.patch")):
+        _, added, hunks = read(path)
+        changed = patched(ROOT, hunks)  # ValueError where it does not fit
+        assert set(added) & set(changed), f"{path.name} adds none of the tests that it names"
+        names.append(path.stem)
+    pages = sorted(path.stem for path in (ROOT / "docs" / "extending").glob("*.md"))
+    assert names == [name for name in pages if name != "index"]
 
 
 def test_the_conda_recipe_and_the_citation_agree_with_the_package():
