@@ -5,8 +5,8 @@
     python tests/guides/run.py --list           # does each patch still apply? No test is run
 
 A patch is the example of the page with its name, in the form of tests/mutants. Its second line
-names the tests that it adds; the command at the end of the page, which begins with ``make test``,
-names those that a reader runs. Both are run in a copy of the source tree.
+names the tests that it adds; the commands at the end of the page, which begin with ``make test``,
+name those that a reader runs. Both are run in a copy of the source tree.
 
 The exit code is 1 if a patch does not apply, or if a build or a test fails.
 """
@@ -25,7 +25,7 @@ sys.path.append(str(HERE.parent))
 
 from mutants.run import Copy, patched, read  # noqa: E402
 
-COMMAND = re.compile(r'^make test PYTEST_ARGS="([^"]+)"$', re.MULTILINE)
+COMMAND = re.compile(r'^ *make test PYTEST_ARGS="([^"]+)"$', re.MULTILINE)
 
 
 def tests_of(page):
@@ -40,7 +40,9 @@ def judge(copy, name):
     """What became of a guide: a word, and more about it."""
     _, added, hunks = read(HERE / f"{name}.patch")
     try:
-        commands = [added, *tests_of(ROOT / "docs" / "extending" / f"{name}.md")]
+        commands = tests_of(ROOT / "docs" / "extending" / f"{name}.md")
+        if missing := [test for test in added if test not in sum(commands, [])]:
+            commands.insert(0, missing)
         copy.apply(hunks)
         for tests in commands:
             code, failed = copy.test(*tests)
