@@ -19,6 +19,7 @@ from sklearn.datasets import make_classification
 import skforest
 from skforest import (
     CO2ForestClassifier,
+    CO2ForestRegressor,
     Forest,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
@@ -271,6 +272,18 @@ def test_few_levels_have_indicators_and_many_the_mean_of_the_target(every_featur
         "city", "city = Bern", "city = Oslo", "city = Rome", "city is missing",
         "shop", "shop (target mean)", "open",
     ]  # fmt: skip
+
+
+def test_numbers_of_no_level_count_as_unknown():
+    """Damaged files can make them."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 5, 300).astype(float)
+    X = np.column_stack([level, rng.normal(size=300)])
+    for cls in (ManifoldForestRegressor, CO2ForestRegressor):
+        model = cls(5, categorical_features=[0], random_state=0).fit(X, level + X[:, 1])
+        codes = np.array([-1.0, 5.0, 6.0, 1e30, -1e30])  # the first one says that it is unknown
+        response = model.forest_.response(np.column_stack([codes, np.zeros(5)]))
+        np.testing.assert_array_equal(response, response[[0] * 5])
 
 
 def test_a_missing_level_has_the_mean_number_of_the_rows(every_feature):

@@ -14,7 +14,7 @@ levels have indicators alone.
 import numpy as np
 from scipy import sparse
 
-from .frames import UNKNOWN, as_frame, read_table, table_of_matrix
+from .frames import as_frame, read_table, table_of_matrix
 from .matrix import (
     BLOCK,
     LIMIT,
@@ -248,13 +248,17 @@ class FeatureMap:
         return self.table[self.table_start[f] : self.table_start[f + 1]]
 
     def _entries(self, j, column):
-        """Position in its tables of every entry of an input; NaN stands for missing values."""
+        """Position in its tables of every entry of an input; NaN stands for missing values.
+
+        Numbers that are none of a level, as damaged files can make them, count as unknown.
+        """
         is_missing = np.isnan(column)
         if j not in self.levels:
             return is_missing.astype(np.intp)
         n_levels = len(self.levels[j])
-        entry = np.where(is_missing, n_levels, column)
-        return np.where(entry == UNKNOWN, n_levels + 1, entry).astype(np.intp)
+        is_known = (column >= 0) & (column < n_levels)
+        entry = np.where(is_missing, n_levels, n_levels + 1)
+        return np.where(is_known, column, entry).astype(np.intp)
 
     # -------------------------------------------------------------------------------- training
 
