@@ -376,7 +376,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             return np.concatenate([respond(features(block, False)) for block in blocks])
 
         response(np.zeros((1, self.n_features_in_), np.float32))  # makes what routing needs
-        # Estimators of earlier versions have no list of columns.
+        # Estimators that were not fitted, but made of a network, have no list of columns.
         return response, copy(self)._validate_predict, getattr(self, "_float64_columns", [])
 
     def _in_blocks(self, X, predict):

@@ -1,7 +1,7 @@
 """What predicts: weighted models, and what happens to the sum of their responses.
 
-`prediction_of(estimator)` is what explanations, exports, files, texts and similarities read of a
-fitted estimator, whether it is a forest or a blend.
+Explanations, exports and similarities read `prediction_of(estimator)`, whether a fitted estimator
+is a forest or a blend. Files read its parts.
 """
 
 from dataclasses import dataclass

@@ -393,13 +393,6 @@ def store_parameters(estimator, arguments):
             setattr(estimator, name, value)
 
 
-def set_resolved(estimator, auto):
-    """Set the attribute ``name_`` of parameters: the given value where they are "auto"."""
-    for name, value in auto.items():
-        given = getattr(estimator, name)
-        setattr(estimator, f"{name}_", value if isinstance(given, str) else given)
-
-
 def draw_seed(random_state):
     """62 random bits as an int; `random_state` is an int, a RandomState or None."""
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)

@@ -239,8 +239,8 @@ class FeatureMap:
     def _check_fill(self):
         if not len(self.fill):
             raise ValueError(
-                "X contains NaN, and this forest was trained by a version that did not take "
-                "missing values: fill them first"
+                "X contains NaN, and this forest has no numbers to put in place of missing "
+                "values: fill them first"
             )
 
     def table_of(self, f):
@@ -248,9 +248,10 @@ class FeatureMap:
         return self.table[self.table_start[f] : self.table_start[f + 1]]
 
     def _entries(self, j, column):
-        """Position in its tables of every entry of an input; NaN stands for missing values.
+        """Where the tables of an input have its entries.
 
-        Numbers that are none of a level, as damaged files can make them, count as unknown.
+        NaN is a missing value. Numbers that belong to no level count as unknown; damaged files
+        can make them.
         """
         is_missing = np.isnan(column)
         if j not in self.levels:

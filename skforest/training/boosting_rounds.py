@@ -398,7 +398,7 @@ class BoostingTraining:
     def _add_importances(self, tree):
         """Add the gains of a tree to those of the features of its splits.
 
-        Boxes, with which features are not drawn by their gains, are left out.
+        Boxes are left out, because their features are not drawn by gains.
         """
         if self.rows.feature_shape is not None:
             return
@@ -493,7 +493,7 @@ class BoostingTraining:
     def _responses(self, values):
         """Leaf values or slopes in units of the responses of a Forest.
 
-        Two classes have one raw prediction f, and two outputs, of which f is the difference.
+        Two classes have one raw prediction f, but two outputs; f is their difference.
         """
         if len(self.unit) == 2 and values.shape[1] == 1:
             values = values * [-0.5, 0.5]

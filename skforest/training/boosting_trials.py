@@ -15,14 +15,14 @@ from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .threads import Control
 
-# With which linear functions are compared: rounds, rows, folds if there are at most half as many,
-# and rows at least.
+# Trials of linear functions: rounds, and the most rows. Of at most half as many rows, each of the
+# folds is held out once. With fewer rows than the last number, there is no trial.
 TRIAL_ROUNDS, TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 100, 4000, 2, 100
-# Penalties of a linear start that are tried, and the largest number of features with which it is.
+# A linear start is tried with these penalties, and with at most so many features.
 START_PENALTIES, MAX_START_FEATURES = (100.0, 1.0), 500
 TRIAL_SHARE = 0.25  # of the time that is left, at most; without a result, the first model is taken
-# With which depths are compared: those, of which the first is taken with fewer rows, rounds, rows,
-# rows at least, and settings with which training is short.
+# Trials of depths: rounds, and the most rows. With too few rows, the first depth is taken. Other
+# settings keep the trials short.
 DEPTHS, DEPTH_ROUNDS, DEPTH_ROWS, MIN_DEPTH_ROWS = (4, 6, 8), 150, 12_000, 8_000
 SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
 

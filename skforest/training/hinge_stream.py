@@ -52,8 +52,8 @@ class HingeStream:
         if names:
             warn_caller(
                 f"most values of {', '.join(names)} in this part are more than {FAR:g} standard "
-                "deviations away from the parts before; units change as the stream goes on, and "
-                "what was learned before may be lost"
+                "deviations away from the parts before; the model adapts its units and may forget "
+                "what it has learned"
             )
         # Training changes arrays in place: a part that fails must leave no trace.
         bags, source = deepcopy(self.bags), self.bags[0].source
