@@ -28,7 +28,13 @@ from sklearn.metrics import jaccard_score
 from sklearn.model_selection import train_test_split
 from timing import mean_sd
 
-from skforest import CO2ForestClassifier, Forest, ManifoldForestClassifier
+from skforest import (
+    CO2ForestClassifier,
+    CO2Procedure,
+    Forest,
+    ManifoldForestClassifier,
+    ManifoldProcedure,
+)
 
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 TREES = (10, 30, 100)
@@ -91,14 +97,9 @@ PRINTED_TREES = {
 # Other forests of the paper, for numbers of trees; the two-probe forest stands in its section 6.2.
 FOREST = {"bootstrap": True, "max_features": "sqrt"}
 RIVALS = {
-    "random forest": lambda **kw: CO2ForestClassifier(
-        objective=None, splitter="exact", **FOREST, **kw
-    ),
+    "random forest": lambda **kw: CO2ForestClassifier(objective=None, procedure=CO2Procedure(splitter="exact"), **FOREST, **kw),
     "OC1": lambda **kw: CO2ForestClassifier(objective="oc1", **FOREST, **kw),
-    "two-probe": lambda **kw: ManifoldForestClassifier(
-        projection="sparse", nonzeros="fixed", n_nonzeros=2, criterion="entropy", bootstrap=True,
-        **kw,
-    ),
+    "two-probe": lambda **kw: ManifoldForestClassifier(projection="sparse", criterion="entropy", bootstrap=True, procedure=ManifoldProcedure(nonzeros="fixed", n_nonzeros=2), **kw),
     "CO2, defaults": lambda **kw: CO2ForestClassifier(**kw),
 }  # fmt: skip
 # OC1 is too slow for the other sets, as the paper says.
@@ -666,7 +667,9 @@ def first_cut(options):
                 train.X_train, train.y_train, test_size=0.2, random_state=seed
             )
             for splitter in FIRST_CUTS:
-                model = CO2ForestClassifier(10, random_state=seed, **PLAIN, splitter=splitter)
+                model = CO2ForestClassifier(
+                    10, random_state=seed, procedure=CO2Procedure(splitter=splitter), **PLAIN
+                )
                 start = time.process_time()
                 model.fit(X, y)
                 times[splitter].append((time.process_time() - start) / 10)

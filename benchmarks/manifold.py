@@ -43,7 +43,7 @@ from sklearn.svm import SVC, LinearSVC
 from threadpoolctl import threadpool_limits
 from timing import interleave, mean_sd, ratios
 
-from skforest import ManifoldForestClassifier
+from skforest import ManifoldForestClassifier, ManifoldProcedure
 
 SHAPE = (28, 28)
 CONTRASTS = "sum", "edge", "difference", "mix"
@@ -239,9 +239,9 @@ def contrasts(options):
                     feature_shape=shape,
                     wrap=wrap,
                     n_jobs=options.n_jobs,
-                    contrast=contrast,
                     oob_score=True,
                     random_state=seed,
+                    procedure=ManifoldProcedure(contrast=contrast),
                 )
                 errors.append(100 * (1 - model.fit(X, y).oob_score_))
             yield Row(f"contrasts/{name}/{contrast}", errors, f"{len(X)} rows")
@@ -333,10 +333,9 @@ def _forest(projection):
         return ManifoldForestClassifier(
             trees,
             projection=projection,
-            splitter="exact",
-            sparse_weights="sign",
             max_features=simulation.max_features,
             random_state=seed,
+            procedure=ManifoldProcedure(splitter="exact", sparse_weights="sign"),
             **own,
         )
 
@@ -376,10 +375,13 @@ def _importances(options):
     own = {"importance_type": "count", "splitter": "exact", "max_features": "sqrt"}
     models = {
         "patch forest": ManifoldForestClassifier(
-            trees, feature_shape=SHAPE, contrast="sum", max_patch=4, **own
+            trees,
+            feature_shape=SHAPE,
+            procedure=ManifoldProcedure(contrast="sum", max_patch=4),
+            **own,
         ),
         "sparse forest": ManifoldForestClassifier(
-            trees, projection="sparse", sparse_weights="sign", **own
+            trees, projection="sparse", procedure=ManifoldProcedure(sparse_weights="sign"), **own
         ),
         "axis forest": ManifoldForestClassifier(trees, projection="axis", **own),
         "default forest": ManifoldForestClassifier(

@@ -23,7 +23,7 @@ from sklearn.model_selection import train_test_split
 from timing import mean_sd
 
 import skforest
-from skforest import CO2ForestClassifier, NonGreedyTreeClassifier
+from skforest import CO2ForestClassifier, CO2Procedure, NonGreedyProcedure, NonGreedyTreeClassifier
 
 # All features compete for the first cut of a node; no bootstrap, no held out rows.
 GROWN = {"max_features": None, "bootstrap": False, "holdout": 0.0}
@@ -33,7 +33,9 @@ MODELS = {
     "random": lambda **kw: CO2ForestClassifier(
         1, objective="random", **GROWN | {"max_features": "sqrt"}, **kw
     ),
-    "co2": lambda **kw: CO2ForestClassifier(1, objective="co2", smoothing=1.0, **GROWN, **kw),
+    "co2": lambda **kw: CO2ForestClassifier(
+        1, objective="co2", procedure=CO2Procedure(smoothing=1.0), **GROWN, **kw
+    ),
     "non-greedy": lambda **kw: NonGreedyTreeClassifier(**kw),
 }
 REFINED = {"co2 + alternating": "co2", "non-greedy + alternating": "non-greedy"}
@@ -234,7 +236,9 @@ def leaf_values(options):
         for kind in LEAF_VALUES:
             found = {"error": [], "loss": []}
             for seed in groups.seeds(options):
-                tree = NonGreedyTreeClassifier(max_depth=10, leaves=kind, random_state=seed)
+                tree = NonGreedyTreeClassifier(
+                    max_depth=10, random_state=seed, procedure=NonGreedyProcedure(leaves=kind)
+                )
                 chances = tree.fit(split.X_train, split.y_train).predict_proba(split.X_test)
                 codes = np.searchsorted(tree.classes_, split.y_test)
                 found["error"].append(100 * np.mean(chances.argmax(axis=1) != codes))

@@ -22,7 +22,7 @@ from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import mean_pinball_loss
 from sklearn.model_selection import train_test_split
 
-from skforest import ObliqueBoostingRegressor, RandomHingeForestRegressor
+from skforest import HingeProcedure, ObliqueBoostingRegressor, RandomHingeForestRegressor
 
 LEVELS = (0.05, 0.95)
 TABLES = ["california", "reg_airfoil", "reg_concrete", "reg_kin8nm", "reg_wind"]
@@ -78,8 +78,8 @@ def coverage(options):
                     model = RandomHingeForestRegressor(
                         loss="quantile",
                         quantile=level,
-                        early_stopping=early_stopping,
                         random_state=seed,
+                        procedure=HingeProcedure(early_stopping=early_stopping),
                     )
                     predictions.append(model.fit(X_train, y_train).predict(X_test))
                 low, high = predictions

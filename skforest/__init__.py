@@ -3,17 +3,25 @@
 from ._version import __version__
 from .blend.blend import BlendedForestClassifier, BlendedForestRegressor
 from .estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
-from .estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
+from .estimators.co2 import CO2ForestClassifier, CO2ForestRegressor, CO2Procedure
 from .estimators.endtoend import (
     E2EDecisionForest,
     E2EDecisionForestClassifier,
     E2EDecisionForestRegressor,
+    E2EProcedure,
 )
-from .estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
-from .estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
+from .estimators.hinge import (
+    HingeProcedure,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
+)
+from .estimators.manifold import (
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    ManifoldProcedure,
+)
 from .estimators.nongreedy import (
-    NonGreedyForestClassifier,
-    NonGreedyForestRegressor,
+    NonGreedyProcedure,
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
@@ -35,17 +43,20 @@ __all__ = [
     "BlendedForestRegressor",
     "CO2ForestClassifier",
     "CO2ForestRegressor",
+    "CO2Procedure",
     "E2EDecisionForest",
     "E2EDecisionForestClassifier",
     "E2EDecisionForestRegressor",
+    "E2EProcedure",
     "FeatureImportancesDisplay",
     "Forest",
+    "HingeProcedure",
     "LeafEmbedding",
     "Loss",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",
-    "NonGreedyForestClassifier",
-    "NonGreedyForestRegressor",
+    "ManifoldProcedure",
+    "NonGreedyProcedure",
     "NonGreedyTreeClassifier",
     "NonGreedyTreeRegressor",
     "ObliqueBoostingClassifier",

@@ -59,10 +59,6 @@ weight_dtype : {"float32", "float16"}
     Type in which the weights of hyperplanes are stored. "float16" halves the size of the model;
     rows are routed by the weights as they are stored, and leaves are computed from the rows that
     arrive. Predictions take longer.
-importance_type : {"impurity", "count"}
-    Kind of `feature_importances_`. "impurity": decrease of impurity times the absolute weight of
-    the feature and its standard deviation. "count": number of splits in which the feature has a
-    weight.
 delta : float
     Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of three
     median absolute residuals of the training rows, about two standard deviations where there are
@@ -233,19 +229,36 @@ def entries(text):
     return found
 
 
-def described(parameters="", attributes="", without=(), **texts):
+# The last group of parameters in a docstring.
+RUNNING = (
+    "class_weight",
+    "categorical_features",
+    "n_jobs",
+    "random_state",
+    "verbose",
+    "warm_start",
+    "time_limit",
+)
+
+
+def described(parameters="", attributes="", usual="", without=(), **texts):
     """Class decorator: complete the docstring of an estimator, and those of its methods.
 
     `parameters` and `attributes` are entries that add to the shared ones, or replace them; `texts`
-    are further texts, each put in place of its name in braces. `without`: shared attributes that
-    the class does not have.
+    are further texts, each put in place of its name in braces. `usual` are the names of the first
+    parameters, which are enough for most users. `without`: shared attributes that the class does
+    not have.
     """
 
     def decorate(cls):
         known = entries(PARAMETERS) | entries(parameters)
         signature = inspect.signature(cls.__init__).parameters
-        lines = []
+        lines, first, last = [], usual.split(), None
         for name, parameter in list(signature.items())[1:]:
+            group = "Running" if name in RUNNING else "Of the method"
+            group = "Usually enough" if name in first else group
+            if usual and group != last:
+                lines, last = [*lines, *([""] if lines else []), f"**{group}**", ""], group
             kind, description = known[name]
             default = repr(parameter.default).replace("'", '"')
             lines += [f"{name} : {kind}, default={default}", description]
@@ -291,7 +304,7 @@ def _attribute_lines(cls, signature, attributes, without):
     names = [*COMMON, *(OF_CLASSIFIERS if is_classifier else ())]
     names = [name for name in names if name not in without]
     names += [name for name in own if name not in names]
-    if "importance_type" in signature and "feature_importances_" not in names:
+    if "n_features_in_" in names and "feature_importances_" not in names:
         names.append("feature_importances_")
     if "oob_score" in signature:
         names += ["oob_score_", "oob_decision_function_" if is_classifier else "oob_prediction_"]

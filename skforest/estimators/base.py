@@ -418,11 +418,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def feature_importances_(self):
         """Importances of the features, an array of shape ``(n_features_in_,)``.
 
-        Not negative, with sum 1, or all 0 if no tree has a split. Their kind is `importance_type`
-        if the estimator has it; see `Forest.feature_importances`.
+        Not negative, with sum 1, or all 0 if no tree has a split: decrease of impurity, see
+        `Forest.feature_importances`; `importances_table` counts splits, too.
         """
         check_is_fitted(self, "forest_")
-        found = self.forest_.feature_importances(getattr(self, "importance_type", "impurity"))
+        found = self.forest_.feature_importances()
         return self.forest_.feature_map.per_input(found)
 
     def __getstate__(self):

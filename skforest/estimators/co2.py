@@ -13,9 +13,9 @@ from ..training.co2 import CO2Method, CO2Settings
 from ..training.joint import joint_settings
 from ..training.trials import best_setting
 from .base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
-from .greedy import ObliqueForest
+from .greedy import SEARCH_CONSTRAINTS, ObliqueForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
-from .validation import store_parameters
+from .validation import Procedure, store_parameters
 
 # What "auto" chooses from: hyperplanes without a check, hyperplanes that must beat their first cut
 # on held-out rows of the node, and single features. max_features is a power of the number of
@@ -35,13 +35,42 @@ objective : {"auto", "co2", "soft", "mixed", "oc1", "random"} or None
     m is its margin; better single trees, and less diverse ones. "mixed": one of the two, drawn
     for each node.
 
-    The others are baselines of the paper; parameters from `nu` to `leaves` have no effect on
-    them. "oc1": no gradient, but one weight at a time, moved to the best of all values at which a
-    row changes sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes with
-    standard normal weights. None: the best cut of a single feature, as in a random forest.
+    The others are baselines of the paper; `nu` and `holdout` have no effect on them. "oc1": no
+    gradient, but one weight at a time, moved to the best of all values at which a row changes
+    sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes with standard normal
+    weights. None: the best cut of a single feature, as in a random forest.
+refine : {"nongreedy", "alternating"}, NonGreedyTreeClassifier, NonGreedyTreeRegressor or None
+    How every tree is refined on its own rows once it has been grown. "nongreedy": all splits and
+    leaves together, as by `NonGreedyTreeClassifier` with its defaults. A non-greedy tree, which
+    need not be fitted: the same with its parameters of joint training, from `nu` to `procedure`;
+    those of growth have no effect. "alternating": split by split, as by `skforest.refine`. For
+    single trees and small forests.
+max_features : {"auto", "sqrt", "log2"}, int, float or None
+    Features among which the first cut of a node is searched, q in the paper. An int is a count, a
+    float a multiple of the number of features, None all. "sqrt": the square root of the number of
+    features. "auto": that, rounded up, or the power 0.8 of the number of features, see Notes.
+    With objective="random", the number of hyperplanes tried.
 nu : float
     Bound on the squared norm of the weights and the bias of a split, more than 0. Larger values
-    bring the bound closer to the loss. Features are measured in the units of `row_norm`.
+    bring the bound closer to the loss. Features are measured in the units of `row_norm` of the
+    procedure.
+holdout : "auto" or float
+    Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
+    hyperplane is better than the single feature that it began with. Only nodes with at least 40
+    rows hold rows out. Guards against features that are noise. 0: the hyperplane is always kept.
+    "auto": 0 or 0.3, see Notes.
+procedure : CO2Procedure or None
+    Details of training that only the paper's experiments need. None: ``CO2Procedure()``.
+    ``CO2Procedure.as_printed()``: as in the paper.
+bootstrap : "auto" or bool
+    True: each tree is trained on a bootstrap sample, rows drawn with replacement with
+    probabilities proportional to their weights. False: every tree is trained on all rows, and
+    trees differ by the features of their first cuts and by their batches. "auto": True with
+    `oob_score` or `max_samples`, else see Notes.
+"""
+USUAL = "n_estimators objective refine max_features max_depth min_samples_leaf"
+
+PROCEDURE_PARAMETERS = """
 learning_rate : float
     Length of a gradient step, more than 0. Training of a split ends when no row has a gradient. If
     the split is then no better than the first cut, training starts again from weights of half the
@@ -57,11 +86,6 @@ batch_size : int
     Rows of a gradient step, at least 1. An epoch shows each row of the node once. With 1, it has
     as many steps as there are rows, which are drawn at random in proportion to their weights, as
     in algorithm 1 of the paper.
-holdout : "auto" or float
-    Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
-    hyperplane is better than the single feature that it began with. Only nodes with at least 40
-    rows hold rows out. Guards against features that are noise. 0: the hyperplane is always kept.
-    "auto": 0 or 0.3, see Notes.
 smoothing : float
     Rows, of mean weight, that are added to each class of a leaf when its log loss is computed in
     training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed. No
@@ -85,40 +109,23 @@ keep : {"best", "last"}
     Which hyperplane of those seen in training a node gets: that with the largest decrease of
     impurity, the first cut included, or the last one, as in the paper. A hyperplane with all rows
     on one side is never taken.
+splitter : {"auto", "hist", "exact"}
+    How the first cut of a node is found. "hist": between bins of equal width, in at most
+    `max_search_samples` rows. "exact": between any two rows, by sorting all rows of the node, as
+    in the paper. "auto": "exact" for objective="random" and None, else "hist".
 n_restarts : int
     Random planes from which OC1 starts again, after the best cut of a feature; the original has
     20, which makes smaller trees, takes longer and hardly changes the error of a forest. Only
     for objective="oc1".
 n_jumps : int
     Random directions that OC1 tries where no weight improves the split. Only for objective="oc1".
-refine : {"nongreedy", "alternating"}, NonGreedyTreeClassifier, NonGreedyTreeRegressor or None
-    How every tree is refined on its own rows once it has been grown. "nongreedy": all splits and
-    leaves together, as by `NonGreedyTreeClassifier` with its defaults. A non-greedy tree, which
-    need not be fitted: the same with its parameters `inference`, `stable`, `nu`, `learning_rate`,
-    `schedule`, `momentum`, `n_epochs`, `batch_size`, `l1`, `smoothing`, `leaves`, `row_norm` and
-    `rescale_splits`; its other parameters have no effect. "alternating": split by split, as by
-    `skforest.refine`. For single trees and small forests.
 n_sweeps : int
-    How often alternating refinement visits every node, at least 1.
-max_features : {"auto", "sqrt", "log2"}, int, float or None
-    Features among which the first cut of a node is searched, q in the paper. An int is a count, a
-    float a multiple of the number of features, None all. "sqrt": the square root of the number of
-    features. "auto": that, rounded up, or the power 0.8 of the number of features, see Notes.
-    With objective="random", the number of hyperplanes tried.
-splitter : {"auto", "hist", "exact"}
-    How the first cut of a node is found. "hist": between bins of equal width, in at most
-    `max_search_samples` rows. "exact": between any two rows, by sorting all rows of the node, as
-    in the paper. "auto": "exact" for objective="random" and None, else "hist".
+    How often refine="alternating" visits every node, at least 1.
 voting : {"soft", "hard"}
-    How trees are combined. "soft": class probabilities are the mean of the class frequencies of
-    the leaves. "hard": every tree votes for the most frequent class of the leaf, the first one in
-    a tie, and class probabilities are the shares of the votes. Votes are stored in the leaves by
-    `fit`: with `warm_start`, a change applies to the new trees only.
-bootstrap : "auto" or bool
-    True: each tree is trained on a bootstrap sample, rows drawn with replacement with
-    probabilities proportional to their weights. False: every tree is trained on all rows, and
-    trees differ by the features of their first cuts and by their batches. "auto": True with
-    `oob_score` or `max_samples`, else see Notes.
+    How trees are combined in classification. "soft": class probabilities are the mean of the class
+    frequencies of the leaves. "hard": every tree votes for the most frequent class of the leaf,
+    the first one in a tie, and class probabilities are the shares of the votes. Votes are stored
+    in the leaves by `fit`: with `warm_start`, a change applies to the new trees only.
 """
 
 ATTRIBUTES = """
@@ -127,8 +134,8 @@ objective_, bootstrap_, max_features_, holdout_ : str or None, bool, int, float
 refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
     One entry per tree: its loss on its training rows before and after each sweep. Only with
     refine="alternating".
-loss_curve_, n_active_leaves_ : list
-    As those of `NonGreedyForestClassifier`. Only with refine="nongreedy".
+loss_curve_, validation_scores_, n_active_leaves_ : list
+    One entry per tree, as those of `NonGreedyTreeClassifier`. Only with joint refinement.
 """
 
 NOTES = """
@@ -146,12 +153,12 @@ objective bootstrap max_features holdout
 None      True      p ** 0.5     0
 ========= ========= ============ =======
 
-The forest repeats the scaling of features when it predicts. Unless `scaling` is None, multiplying
-a feature by a power of two, or an exact shift, changes no tree.
+The forest repeats the scaling of features when it predicts. Multiplying a feature by a power of
+two, or an exact shift, changes no tree, unless the procedure has scaling=None.
 
 With sparse X, a hyperplane has weights for at most 512 features: those of largest variance in its
 node. Up to 512 features without negative values, forests are the same as for dense X with
-scaling="minmax".
+scaling="minmax", the default.
 
 {outliers}
 
@@ -166,67 +173,112 @@ REFERENCES = """
 """
 
 
-class _CO2Forest(BootstrapMixin, ObliqueForest):
-    """Parameters and training shared by classifier and regressor."""
+@described(PROCEDURE_PARAMETERS)
+class CO2Procedure(Procedure):
+    """How CO2 forests train the hyperplane of a node, in detail.
+
+    The parameter `procedure` of `CO2ForestClassifier` and `CO2ForestRegressor`. The defaults suit
+    tables; `as_printed` is what the paper [1]_ does. A search sets a parameter as
+    ``procedure__learning_rate``, if the forest has been given a procedure.
+
+    Parameters
+    ----------
+    {parameters}
+
+    References
+    ----------
+    .. [1] M. Norouzi, M. D. Collins, D. J. Fleet, P. Kohli, "CO2 Forest: Improved Random Forest by
+       Continuous Optimization of Oblique Splits", 2015.
+
+    Examples
+    --------
+    >>> from skforest import CO2ForestClassifier, CO2Procedure
+    >>> CO2Procedure.as_printed(scaling="standard")
+    CO2Procedure(keep='last', leaves='gradient', n_epochs=30, row_norm=None,
+                 scaling='standard', signs='old', splitter='exact')
+    """
 
     _parameter_constraints: dict = {
-        **ObliqueForest._search_constraints,
-        "splitter": [StrOptions({"auto", "hist", "exact"})],
-        "objective": [StrOptions({"auto", "co2", "soft", "mixed", "oc1", "random"}), None],
-        "bootstrap": [StrOptions({"auto"}), "boolean"],
-        "nu": [Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
         "schedule": [StrOptions({"plateau", "constant"})],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
-        "holdout": [StrOptions({"auto"}), Interval(Real, 0.0, 0.9, closed="both")],
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
         "scaling": [StrOptions({"minmax", "standard"}), None],
         "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
         "signs": [StrOptions({"current", "old"})],
         "leaves": [StrOptions({"counts", "gradient"})],
         "keep": [StrOptions({"best", "last"})],
+        **SEARCH_CONSTRAINTS,
+        "splitter": [StrOptions({"auto", "hist", "exact"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
-        "refine": [StrOptions({"nongreedy", "alternating"}), HasMethods("get_params"), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
+        "voting": [StrOptions({"soft", "hard"})],
     }
-    _compares_indicators = True
-
-    @property
-    def _map_scaling(self):
-        return self.scaling
+    _printed = {
+        "signs": "old",
+        "leaves": "gradient",
+        "keep": "last",
+        "row_norm": None,
+        "n_epochs": 30,  # the paper does not print a number
+        "splitter": "exact",
+    }
 
     def __init__(
         self,
-        n_estimators=100,
         *,
-        objective="auto",
-        nu=100.0,
         learning_rate=0.03,
         schedule="plateau",
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
-        holdout="auto",
         smoothing=0.1,
         scaling="minmax",
         row_norm=8.0,
         signs="current",
         leaves="counts",
         keep="best",
-        n_restarts=4,
-        n_jumps=5,
-        refine=None,
-        n_sweeps=2,
-        max_features="auto",
         splitter="auto",
         max_bins="auto",
         max_search_samples=1024,
+        n_restarts=4,
+        n_jumps=5,
+        n_sweeps=2,
+        voting="soft",
+    ):
+        store_parameters(self, locals())
+
+
+class _CO2Forest(BootstrapMixin, ObliqueForest):
+    """Parameters and training shared by classifier and regressor."""
+
+    _parameter_constraints: dict = {
+        "objective": [StrOptions({"auto", "co2", "soft", "mixed", "oc1", "random"}), None],
+        "bootstrap": [StrOptions({"auto"}), "boolean"],
+        "nu": [Interval(Real, 0.0, None, closed="neither")],
+        "holdout": [StrOptions({"auto"}), Interval(Real, 0.0, 0.9, closed="both")],
+        "refine": [StrOptions({"nongreedy", "alternating"}), HasMethods("get_params"), None],
+        "procedure": [CO2Procedure, None],
+    }
+    _default_procedure = CO2Procedure
+    _has_votes = False  # do trees vote, each for one class?
+    _compares_indicators = True
+
+    def __init__(
+        self,
+        n_estimators=100,
+        *,
+        objective="auto",
+        refine=None,
+        max_features="auto",
         max_depth=None,
-        min_samples_split=2,
         min_samples_leaf=1,
+        nu=100.0,
+        holdout="auto",
+        procedure=None,
+        min_samples_split=2,
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
@@ -234,7 +286,6 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         max_samples=None,
         oob_score=False,
         weight_dtype="float32",
-        importance_type="impurity",
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,
@@ -286,31 +337,17 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         chosen["max_features"] = self._resolve_max_features(n_features, choice["max_features"])
         if chosen["objective"] in WITHOUT_GRADIENT:
             chosen["holdout"] = 0.0
-        searches = chosen["objective"] in ("random", None)
+        procedure = self._procedure
+        is_auto, searches = procedure.splitter == "auto", chosen["objective"] in ("random", None)
+        is_exact = searches if is_auto else procedure.splitter == "exact"
         return CO2Settings(
-            **self._growth_settings(**chosen, exact=self._is_exact(searches)),
+            **self._growth_settings(**chosen, exact=is_exact),
+            **procedure.settings(CO2Settings),
             weight_dtype=self.weight_dtype,
             nu=self.nu,
-            learning_rate=self.learning_rate,
-            schedule=self.schedule,
-            momentum=self.momentum,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            smoothing=self.smoothing,
-            row_norm=self.row_norm or 0.0,
-            signs=self.signs,
-            leaves=self.leaves,
-            keep=self.keep,
-            n_restarts=self.n_restarts,
-            n_jumps=self.n_jumps,
             refine=refine,
-            n_sweeps=self.n_sweeps,
-            has_votes=getattr(self, "voting", "soft") == "hard",
+            has_votes=self._has_votes,
         )
-
-    def _is_exact(self, searches):
-        """Are cuts between any two rows? "auto": where a node has no other cut than these."""
-        return self.splitter == "exact" or (self.splitter == "auto" and searches)
 
     def _method(self, settings):
         return CO2Method(settings, self._task(), self._sampling(settings.bootstrap))
@@ -325,7 +362,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         return {f"{name}_": getattr(settings, name) for name in SETTINGS[0]}
 
 
-@described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     """Classify with a forest of hyperplanes, each optimised by a convex-concave bound.
 
@@ -351,47 +388,33 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     True
     """
 
-    _parameter_constraints: dict = {"voting": [StrOptions({"soft", "hard"})]}
+    _parameter_constraints: dict = {}
     _label_criterion = "entropy"
+
+    @property
+    def _has_votes(self):
+        return self._procedure.voting == "hard"
 
     def __init__(
         self,
         n_estimators=100,
         *,
         objective="auto",
-        nu=100.0,
-        learning_rate=0.03,
-        schedule="plateau",
-        momentum=0.9,
-        n_epochs="auto",
-        batch_size=100,
-        holdout="auto",
-        smoothing=0.1,
-        scaling="minmax",
-        row_norm=8.0,
-        signs="current",
-        leaves="counts",
-        keep="best",
-        n_restarts=4,
-        n_jumps=5,
         refine=None,
-        n_sweeps=2,
         max_features="auto",
-        splitter="auto",
-        max_bins="auto",
-        max_search_samples=1024,
         max_depth=None,
-        min_samples_split=2,
         min_samples_leaf=1,
+        nu=100.0,
+        holdout="auto",
+        procedure=None,
+        min_samples_split=2,
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap="auto",
         max_samples=None,
         oob_score=False,
-        voting="soft",
         weight_dtype="float32",
-        importance_type="impurity",
         class_weight=None,
         categorical_features="from_dtype",
         n_jobs=None,
@@ -403,7 +426,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         store_parameters(self, locals())
 
 
-@described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     """Predict real targets with a forest of hyperplanes, optimised by a convex-concave bound.
 

@@ -16,7 +16,7 @@ from ..training.trials import best_setting
 from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
 from .greedy import ObliqueForest
 from .targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
-from .validation import store_parameters
+from .validation import Procedure, store_parameters
 
 MAX_COMPLETE_DEPTH = 16  # of growth="complete": a tree of 65535 dense hyperplanes
 # "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
@@ -47,40 +47,16 @@ n_estimators : "auto" or int
 max_depth : "auto", int or None
     Largest depth of a leaf, at least 1. None: no limit.
     {auto_depth}; no limit with `max_leaf_nodes`.
-growth : {"level", "best", "complete"}
-    "level": every node is split until it is pure or `max_depth` deep. "best": the node whose
-    split has the largest gain is split next, until there are `max_leaf_nodes`. "complete": trees
-    are not grown; joint training begins with a complete tree of depth `max_depth`, at most 16,
-    and random hyperplanes through the mean of the rows.
-max_leaf_nodes : int or None
-    Number of leaves of a tree, at least 2, with growth="best" only. None: no limit.
 greedy_epochs : "auto" or int
     Passes over the rows of a node that train its split when the tree is grown, at least 1.
     "auto": 80000 / n for n training rows, but 4 to {most_epochs}. Without effect, and resolved to
-    0, with growth="complete".
+    0, where the procedure has growth="complete".
+max_leaf_nodes : int or None
+    Number of leaves of a tree, at least 2: the node whose split has the largest gain is split
+    next. None: every node is split until it is pure or `max_depth` deep.
 finetune_epochs : "auto" or int
     Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
-    it was grown, and `early_stopping` has no effect. "auto": 400000 / n for n rows, but 8 to 30.
-learning_rate : "auto" or float
-    Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
-    units of the reciprocal of the deviation of its feature. Constant while trees grow; then
-    `schedule` holds. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
-schedule : {"cosine", "constant"}
-    How the learning rate develops in joint training: to 0 along a cosine, or not at all, as in
-    the paper.
-batch_size : "auto" or int
-    Rows of a step, 1 to 2^20. "auto": a tenth of the rows, or 2^18 over the number of features,
-    if that is less; 32 to 1000.
-min_batches : int
-    Least number of steps of an epoch that trains the split of a node, 1 to 2^20: batches of nodes
-    with few rows are smaller than `batch_size`, but have 16 rows or more. 1: all batches have
-    `batch_size` rows, as in the paper.
-steepness : float
-    Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
-steepness_step : "auto" or float
-    Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
-    which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
-    `patch_size` and `smoothness`.
+    it was grown. "auto": 400000 / n for n rows, but 8 to 30.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Features of a split, drawn for each split. An int is a count, a float a multiple of the number
     of features, None all, "sqrt" the square root of the number of features. "auto": all for a
@@ -106,6 +82,37 @@ routing : {"hard", "soft"}
 warm_start : bool
     Whether to keep the trees of the last fit and add those missing to `n_estimators`. Resolved
     values of "auto" stay, except that of `n_estimators`; the last steepness must be the same.
+procedure : E2EProcedure or None
+    Details of training that only the paper's experiments need. None: ``E2EProcedure()``.
+    ``E2EProcedure.as_printed()``: as in the paper.
+"""
+USUAL = "n_estimators max_depth max_features feature_shape"
+
+PROCEDURE_PARAMETERS = """
+growth : {"greedy", "complete"}
+    "greedy": trees are grown node by node. "complete": they are not grown; joint training begins
+    with complete trees of depth `max_depth`, at most 16, and random hyperplanes through the mean
+    of the rows.
+learning_rate : "auto" or float
+    Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
+    units of the reciprocal of the deviation of its feature. Constant while trees grow; then
+    `schedule` holds. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+schedule : {"cosine", "constant"}
+    How the learning rate develops in joint training: to 0 along a cosine, or not at all, as in
+    the paper.
+batch_size : "auto" or int
+    Rows of a step, 1 to 2^20. "auto": a tenth of the rows, or 2^18 over the number of features,
+    if that is less; 32 to 1000.
+min_batches : int
+    Least number of steps of an epoch that trains the split of a node, 1 to 2^20: batches of nodes
+    with few rows are smaller than `batch_size`, but have 16 rows or more. 1: all batches have
+    `batch_size` rows, as in the paper.
+steepness : float
+    Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
+steepness_step : "auto" or float
+    Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
+    which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
+    `patch_size` and `smoothness`.
 """
 
 CLASSIFIER_PARAMETERS = PARAMETERS.replace(
@@ -121,7 +128,7 @@ n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batc
 learning_rate_, steepness_step_ : float
     Resolved values of these parameters.
 steepness_ : float
-    Steepness after the last epoch, that of soft routing. With `early_stopping`, the hyperplanes
+    Steepness after the last epoch, that of soft routing. With early stopping, the hyperplanes
     of a tree are scaled so that it holds for all trees.
 loss_curve_ : list of ndarray
     One entry per tree: mean negative log-likelihood of the rows in every epoch of joint training,
@@ -129,7 +136,7 @@ loss_curve_ : list of ndarray
 validation_scores_ : list of ndarray
     One entry per tree: minus the mean squared error of soft routing on the held-out rows after
     each epoch of joint training, summed over outputs or one-hot classes. Empty without
-    `early_stopping`.
+    `early_stopping` of the procedure.
 steepness_curve_ : list of ndarray
     One entry per tree: steepness of every epoch of joint training.
 active_leaves_curve_ : list of ndarray
@@ -161,18 +168,32 @@ REFERENCES = """
 """
 
 
-class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
-    """Parameters and training shared by classifier and regressor."""
+@described(PROCEDURE_PARAMETERS)
+class E2EProcedure(Procedure):
+    """How end-to-end trees are trained, in detail.
+
+    The parameter `procedure` of `E2EDecisionForestClassifier` and `E2EDecisionForestRegressor`.
+    The defaults suit tables; `as_printed` is what the paper [1]_ does.
+
+    Parameters
+    ----------
+    {parameters}
+
+    References
+    ----------
+    .. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
+       Forests", International Journal of Computer Vision 128, 2020.
+
+    Examples
+    --------
+    >>> from skforest import E2EProcedure
+    >>> E2EProcedure.as_printed(steepness_step=0.01)
+    E2EProcedure(batch_size=1000, learning_rate=0.001, min_batches=1,
+                 schedule='constant', steepness_step=0.01)
+    """
 
     _parameter_constraints: dict = {
-        "n_estimators": [
-            StrOptions({"auto"}),
-            *ObliqueForest._parameter_constraints["n_estimators"],
-        ],
-        "max_depth": [StrOptions({"auto"}), *ObliqueForest._parameter_constraints["max_depth"]],
-        "growth": [StrOptions({"level", "best", "complete"})],
-        "greedy_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
-        "finetune_epochs": [StrOptions({"auto"}), Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "growth": [StrOptions({"greedy", "complete"})],
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="right")],
         "schedule": [StrOptions({"cosine", "constant"})],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
@@ -182,21 +203,19 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "smoothness": [Interval(Real, 0.0, 1e6, closed="both")],
-        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
-        "patch_size": ["array-like", Interval(Integral, 1, None, closed="left"), None],
-        "routing": [StrOptions(set(GATES))],
+    }
+    _printed = {
+        "learning_rate": 0.001,
+        "schedule": "constant",
+        "batch_size": 1000,
+        "min_batches": 1,
+        "steepness_step": 0.1,
     }
 
     def __init__(
         self,
-        n_estimators="auto",
         *,
-        max_depth="auto",
-        growth="level",
-        max_leaf_nodes=None,
-        greedy_epochs="auto",
-        finetune_epochs="auto",
+        growth="greedy",
         learning_rate="auto",
         schedule="cosine",
         batch_size="auto",
@@ -206,20 +225,49 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=5,
+    ):
+        store_parameters(self, locals())
+
+
+class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
+    """Parameters and training shared by classifier and regressor."""
+
+    _parameter_constraints: dict = {
+        "n_estimators": [
+            StrOptions({"auto"}),
+            *ObliqueForest._parameter_constraints["n_estimators"],
+        ],
+        "max_depth": [StrOptions({"auto"}), *ObliqueForest._parameter_constraints["max_depth"]],
+        "greedy_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
+        "finetune_epochs": [StrOptions({"auto"}), Interval(Integral, 0, 2**31 - 1, closed="left")],
+        "smoothness": [Interval(Real, 0.0, 1e6, closed="both")],
+        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "patch_size": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "routing": [StrOptions(set(GATES))],
+        "procedure": [E2EProcedure, None],
+    }
+    _default_procedure = E2EProcedure
+
+    def __init__(
+        self,
+        n_estimators="auto",
+        *,
+        max_depth="auto",
         max_features="auto",
         feature_shape=None,
         patch_size=None,
         smoothness=0.0,
         routing="hard",
+        greedy_epochs="auto",
+        finetune_epochs="auto",
+        procedure=None,
         min_samples_split=2,
         min_samples_leaf=1,
-        min_weight_fraction_leaf=0.0,
-        min_impurity_decrease=0.0,
+        max_leaf_nodes=None,
         bootstrap=False,
         max_samples=None,
         oob_score=False,
         weight_dtype="float32",
-        importance_type="impurity",
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,
@@ -232,10 +280,10 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _settings(self, data, request):
-        if self.growth != "best" and self.max_leaf_nodes is not None:
+        if self._is_complete and self.max_leaf_nodes is not None:
             raise ValueError(
-                f'max_leaf_nodes={self.max_leaf_nodes} needs growth="best"; growth='
-                f'"{self.growth}" grows to max_depth'
+                f'max_leaf_nodes={self.max_leaf_nodes} is not possible with growth="complete" of '
+                "the procedure, which grows to max_depth"
             )
         kept = {}
         if request.is_warm_start:
@@ -271,12 +319,13 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
             "steepness_step": 0.2 if self._is_table() else 0.1,
         }
-        values = {name: getattr(self, name) for name in auto}
+        given = self._procedure.get_params() | self.get_params(deep=False)
+        values = {name: given[name] for name in auto}
         for name, value in values.items():
             if isinstance(value, str):
                 values[name] = kept.get(name, auto[name])
         values["batch_size"] = min(values["batch_size"], max(n, 32))
-        if self.growth == "complete":
+        if self._is_complete:
             self._check_complete(values["max_depth"], values["finetune_epochs"])
             values["greedy_epochs"] = 0
         return values
@@ -306,7 +355,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _settings_with(self, values, n_used, kept):
         """`EndToEndSettings` with resolved values, for splits of `n_used` features."""
-        rate = self.learning_rate
+        procedure = self._procedure
+        rate = procedure.learning_rate
         if isinstance(rate, str):
             # A step changes a margin in proportion to the number of features.
             rate = kept.get("learning_rate", min(0.05, 0.13 * n_used**-0.7))
@@ -315,23 +365,24 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             finetune_epochs=int(values["finetune_epochs"]),
             learning_rate=float(rate),
             batch_size=int(values["batch_size"]),
-            steepness=float(self.steepness),
+            steepness=float(procedure.steepness),
             steepness_step=float(values["steepness_step"]),
-            schedule=self.schedule,
+            schedule=procedure.schedule,
         )
-        stops_early = self.early_stopping and annealing.finetune_epochs > 0
+        stops_early = procedure.early_stopping and annealing.finetune_epochs > 0
         growth = {name: values[name] for name in ("n_estimators", "max_depth")}
+        order = "level" if self.max_leaf_nodes is None else "best"
         return EndToEndSettings(
             **self._growth_settings(**growth, max_features=n_used),
             weight_dtype=self.weight_dtype,
-            growth=self.growth,
+            growth="complete" if self._is_complete else order,
             annealing=annealing,
-            min_batches=int(self.min_batches),
+            min_batches=int(procedure.min_batches),
             smoothness=float(self.smoothness),
             feature_shape=values["feature_shape"],
             patch_size=values["patch_size"],
-            validation_fraction=self.validation_fraction if stops_early else None,
-            n_iter_no_change=self.n_iter_no_change,
+            validation_fraction=procedure.validation_fraction if stops_early else None,
+            n_iter_no_change=procedure.n_iter_no_change,
             gate=GATES[self.routing],
         )
 
@@ -353,7 +404,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         if before.steepness != steepness:
             raise ValueError(
                 f"warm_start=True adds to trees of a last steepness of {before.steepness:g}; "
-                "growth, steepness, steepness_step, greedy_epochs and finetune_epochs now make it "
+                "greedy_epochs, finetune_epochs and the procedure now make it "
                 f"{steepness:g}"
             )
         if before.weight_dtype != settings.weight_dtype:
@@ -390,6 +441,10 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     def _limits_features(self):
         return "usual" if self.feature_shape is None else None  # pixels have all their values
 
+    @property
+    def _is_complete(self):
+        return self._procedure.growth == "complete"
+
     def _is_table(self):
         """A forest of features without an order, whose number for a split is chosen?"""
         return self.feature_shape is None and not self._uses_all_features()
@@ -399,7 +454,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         return self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
 
 
-@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
     """Classify with trees of hyperplanes, trained together: soft first, hard in the end.
 
@@ -414,7 +469,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
     See Also
     --------
     E2EDecisionForestRegressor : The same for real targets.
-    NonGreedyForestClassifier : Hard trees that are trained together, by a bound of their loss.
+    NonGreedyTreeClassifier : Hard trees that are trained together, by a bound of their loss.
     CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
     {notes_and_references}
@@ -441,33 +496,21 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         n_estimators="auto",
         *,
         max_depth="auto",
-        growth="level",
-        max_leaf_nodes=None,
-        greedy_epochs="auto",
-        finetune_epochs="auto",
-        learning_rate="auto",
-        schedule="cosine",
-        batch_size="auto",
-        min_batches=10,
-        steepness=1.0,
-        steepness_step="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
         max_features="auto",
         feature_shape=None,
         patch_size=None,
         smoothness=0.0,
         routing="hard",
+        greedy_epochs="auto",
+        finetune_epochs="auto",
+        procedure=None,
         min_samples_split=2,
         min_samples_leaf=1,
-        min_weight_fraction_leaf=0.0,
-        min_impurity_decrease=0.0,
+        max_leaf_nodes=None,
         bootstrap=False,
         max_samples=None,
         oob_score=False,
         weight_dtype="float32",
-        importance_type="impurity",
         class_weight=None,
         categorical_features="from_dtype",
         n_jobs=None,
@@ -482,7 +525,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
 E2EDecisionForest = E2EDecisionForestClassifier
 
 
-@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     """Predict real targets with trees of hyperplanes that are trained together, by likelihood.
 
@@ -494,7 +537,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     See Also
     --------
     E2EDecisionForestClassifier : The same for labels.
-    NonGreedyForestRegressor : Hard trees that are trained together, by a bound of their loss.
+    NonGreedyTreeRegressor : Hard trees that are trained together, by a bound of their loss.
     CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
     {notes_and_references}

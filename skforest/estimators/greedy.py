@@ -5,6 +5,13 @@ import numpy as np
 from ..training.growing import MAX_DEPTH, SEARCHED
 from .base import BaseForest, Integral, Interval, Real, RealNotInt, StrOptions
 
+# Of procedures.
+SEARCH_CONSTRAINTS = {
+    "splitter": [StrOptions({"hist", "exact"})],
+    "max_bins": [StrOptions({"auto"}), Interval(Integral, 2, 1024, closed="both")],
+    "max_search_samples": [Interval(Integral, 32, None, closed="left"), None],
+}
+
 
 class GreedyForest(BaseForest):
     """Estimators whose trees are grown node by node; not for direct use."""
@@ -28,28 +35,22 @@ class GreedyForest(BaseForest):
         "min_weight_fraction_leaf": [Interval(Real, 0.0, 0.5, closed="both")],
         "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
-        "importance_type": [StrOptions({"impurity", "count"})],
-    }
-    _search_constraints: dict = {
-        "splitter": [StrOptions({"hist", "exact"})],
-        "max_bins": [StrOptions({"auto"}), Interval(Integral, 2, 1024, closed="both")],
-        "max_search_samples": [Interval(Integral, 32, None, closed="left"), None],
     }
 
     def _growth_settings(self, **resolved):
         """The `GrowthSettings` of the parameters, as keywords; `resolved` override."""
-        max_bins = getattr(self, "max_bins", "auto")
+        search, max_bins = self._procedure, getattr(self._procedure, "max_bins", "auto")
         settings = {
             "n_estimators": self.n_estimators,
             "max_bins": self._auto_bins() if max_bins == "auto" else max_bins,
-            "max_search_samples": getattr(self, "max_search_samples", SEARCHED),
-            "exact": getattr(self, "splitter", "hist") == "exact",
+            "max_search_samples": getattr(search, "max_search_samples", SEARCHED),
+            "exact": getattr(search, "splitter", "hist") == "exact",
             "max_depth": self.max_depth,
             "min_samples_split": self.min_samples_split,
             "min_samples_leaf": self.min_samples_leaf,
-            "min_weight_fraction_leaf": self.min_weight_fraction_leaf,
+            "min_weight_fraction_leaf": getattr(self, "min_weight_fraction_leaf", 0.0),
             "max_leaf_nodes": self.max_leaf_nodes or 0,
-            "min_impurity_decrease": self.min_impurity_decrease,
+            "min_impurity_decrease": getattr(self, "min_impurity_decrease", 0.0),
         } | resolved
         depth = settings["max_depth"]
         return settings | {"max_depth": MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)}
@@ -83,3 +84,7 @@ class ObliqueForest(GreedyForest):
     _criterion = "squared_error"
     _scales_features = True
     _limits_features = "usual"
+
+    @property
+    def _map_scaling(self):
+        return getattr(self._procedure, "scaling", "minmax")

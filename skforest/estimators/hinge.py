@@ -15,9 +15,9 @@ from ..training.hinge import HingeMethod, HingeSettings, temperature_of
 from ..training.losses import SquaredError, TargetUnits, loss_names, make_loss
 from ..training.user_losses import Loss, UserLabelLoss, UserLoss
 from .base import BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
-from .streams import StreamMixin
+from .streams import TAKES_BATCH, StreamMixin
 from .targets import ForestClassifierMixin, ForestRegressorMixin
-from .validation import store_parameters
+from .validation import Procedure, store_parameters
 
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 # learning_rate="auto" times the number of trees, whose responses are added.
@@ -37,14 +37,6 @@ features : {"linear", "identity", "both", "conv"}
 feature_shape : tuple of int or None
     Height, width and optionally number of channels of the images. Needed for "conv", and without
     effect otherwise. X may then be given as ``(n_samples, *feature_shape)``.
-kernel_size : int
-    Height and width of the kernels of "conv", which cover all channels.
-stride : int
-    Pixels from one place of a kernel to the next, in both directions.
-head : {"leaves", "linear"}
-    "leaves": leaves hold vectors with one number for each output, and trees are added. "linear":
-    leaves hold one number, and a learned matrix maps the responses of the trees to the outputs;
-    the paper's choice for tables.
 n_directions : "auto" or int
     Number of learned inner products, which all trees of a bag share. "auto": 100, or 200 from
     10000 rows on. For "conv" the number of kernels; "auto": 80.
@@ -52,48 +44,14 @@ max_depth : "auto" or int
     Depth of the trees, 1 to 16. "auto": 5, or 8 from 10000 rows on.
 n_bags : "auto" or int
     Number of forests that are trained independently and averaged. "auto": 5.
-optimizer : {"adam", "adagrad", "sgd"}
-    How a gradient becomes a step. "sgd" uses `momentum`. Only leaves and thresholds that the rows
-    of the batch use are moved.
 learning_rate : "auto" or float
     Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the responses of
     trees are added; ten times that for "adagrad", and a thirtieth for loss="poisson".
-momentum : float
-    Fraction of the last step that is added to the next, in [0, 1). Only for "sgd".
-weight_decay : float
-    Fraction of the weights of inner products and leaves that a step removes, in units of its
-    length. Not negative.
-schedule : {"cosine", "constant", "plateau"}
-    How the learning rate develops: to 0 along a cosine, not at all, or multiplied by 0.3 whenever
-    three evaluations have not found a lower loss.
-batch_size : "auto" or int
-    Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
-    from 10000 rows on.
 max_iter : "auto" or int
     Number of steps. "auto": 6 n / 1000 passes over n rows, at least 40 and at most 120, but at
     least 2400 and at most 20000 steps.
 dropout : float
     Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
-scaling : {"standard"} or None
-    Units of the centred features in the inner products. "standard": their standard deviations.
-    None: one unit for all features, so that those that vary much dominate, as the raw features of
-    the paper do; the weights of p features then start with variance 1 instead of 1 / p, so that a
-    step changes them less. Features for "conv" always have one unit, and weights of variance
-    1 / p. With "standard", outliers are limited, see
-    below.
-importance_power : float
-    The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
-    the inner products; importances are those of a quick random forest. 0: no division. Larger
-    values help where most features are noise.
-early_stopping : bool
-    Whether to hold out rows of every bag and keep the model with the least loss on them. That
-    increases the error on most tables.
-validation_fraction : float
-    Fraction of the rows to hold out, in (0, 1), drawn separately per bag. For
-    `early_stopping` and {calibration}.
-n_iter_no_change : int
-    Training of a bag stops after this many evaluations without improvement, at least 1. There are
-    40 evaluations in all, or one in 500 steps where that is more. Only with `early_stopping`.
 bootstrap : bool
     True: each bag is trained on a bootstrap sample, rows drawn with replacement with
     probabilities proportional to their weights. False: on all rows.
@@ -108,27 +66,77 @@ verbose : int
     each of them.
 warm_start : bool
     Whether to keep the bags of the last fit and add those missing to `n_bags`.
+procedure : HingeProcedure or None
+    Details of training that only the paper's experiments need. None: ``HingeProcedure()``.
+    ``HingeProcedure.as_printed()``: as in the paper.
+"""
+USUAL = "n_estimators structure max_depth n_directions n_bags"
+
+PROCEDURE_PARAMETERS = """
+kernel_size : int
+    Height and width of the kernels of "conv", which cover all channels.
+stride : int
+    Pixels from one place of a kernel to the next, in both directions.
+head : {"leaves", "linear"}
+    "leaves": leaves hold vectors with one number for each output, and trees are added. "linear":
+    leaves hold one number, and a learned matrix maps the responses of the trees to the outputs;
+    the paper's choice for tables.
+optimizer : {"adam", "adagrad", "sgd"}
+    How a gradient becomes a step. "sgd" uses `momentum`. Only leaves and thresholds that the rows
+    of the batch use are moved.
+momentum : float
+    Fraction of the last step that is added to the next, in [0, 1). Only for "sgd".
+weight_decay : float
+    Fraction of the weights of inner products and leaves that a step removes, in units of its
+    length. Not negative.
+schedule : {"cosine", "constant", "plateau"}
+    How the learning rate develops: to 0 along a cosine, not at all, or multiplied by 0.3 whenever
+    three evaluations have not found a lower loss.
+batch_size : "auto" or int
+    Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
+    from 10000 rows on.
+scaling : {"standard"} or None
+    Units of the centred features in the inner products. "standard": their standard deviations.
+    None: one unit for all features, so that those that vary much dominate, as the raw features of
+    the paper do; the weights of p features then start with variance 1 instead of 1 / p, so that a
+    step changes them less. Features for "conv" always have one unit, and weights of variance
+    1 / p. With "standard", outliers are limited, see
+    below.
+importance_power : float
+    The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
+    the inner products; importances are those of a quick random forest. 0: no division. Larger
+    values help where most features are noise.
+label_smoothing : float
+    Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
+    predictions less confident.
+early_stopping : bool
+    Whether to hold out rows of every bag and keep the model with the least loss on them. That
+    increases the error on most tables.
+validation_fraction : float
+    Fraction of the rows to hold out, in (0, 1), drawn separately per bag. For `early_stopping`,
+    and for `calibrate` of classifiers and loss="quantile" of regressors.
+n_iter_no_change : int
+    Training of a bag stops after this many evaluations without improvement, at least 1. There are
+    40 evaluations in all, or one in 500 steps where that is more. Only with `early_stopping`.
 """
 
 CLASSIFIER_PARAMETERS = (
-    PARAMETERS.replace("{calibration}", "`calibrate`")
+    PARAMETERS
     + """
 loss : {"log_loss"} or Loss
     What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
     `Loss`, a differentiable loss of your own, with one-hot labels as targets and one output.
 calibrate : bool
-    Whether the first bag leaves out `validation_fraction` of the rows, or 30 rows where that is
-    more, but at most half, to find the `temperature_`, since probabilities are too close to 0 and
-    1 where labels are noisy. No effect with a single bag, with fewer than 20 rows, with
-    `early_stopping` or `bootstrap`, with several outputs, and with a `Loss` of your own.
-label_smoothing : float
-    Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
-    predictions less confident.
+    Whether the first bag leaves out some rows, to find the `temperature_`, since probabilities are
+    too close to 0 and 1 where labels are noisy: the fraction `validation_fraction` of the
+    procedure, or 30 rows where that is more, but at most half. No effect with a single bag, with
+    fewer than 20 rows, with early stopping or `bootstrap`, with several outputs, and with a
+    `Loss` of your own.
 """
 ).rstrip() + CLASS_WEIGHT
 
 REGRESSOR_PARAMETERS = (
-    PARAMETERS.replace("{calibration}", 'loss="quantile"')
+    PARAMETERS
     + """
 loss : str or Loss
     What is minimised, in units of the standard deviation of each output; that of a robust
@@ -180,28 +188,74 @@ copy of it.
 Rows are sampled for an epoch in proportion to their weights.
 """
 
-# Of `partial_fit`, up to X.
-TAKES_BATCH = """
-While fewer than 50 rows have been seen, each call trains anew on all of them. The rows of the
-first call after which there are 50 determine the values of "auto" parameters, the importances, and
-what missing values and categories become, so they should be representative. The units of features
-and of real targets are those of the last 300 rows, or of the last call if it has more: they change
-where they would be twice as large or small, or where a centre has moved by one unit. A call with
-fewer rows than `batch_size_` waits for the next one. If most values of a column, or of y, are more
-than 10 units away from the rows before, a warning names it. `schedule`, `max_iter`,
-`early_stopping`, `bootstrap`, `max_samples` and `oob_score` have no effect. A model from `fit` is
-replaced, not continued.
-
-Parameters
-----------
-X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    Or of shape ``(n_samples, *feature_shape)``.
-"""
-
 REFERENCES = """
 .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
    Differentiable Learning", 2018.
 """
+
+
+@described(PROCEDURE_PARAMETERS)
+class HingeProcedure(Procedure):
+    """How hinge forests are trained, in detail.
+
+    The parameter `procedure` of `RandomHingeForestClassifier` and `RandomHingeForestRegressor`.
+    The defaults suit tables; `as_printed` is what the paper [1]_ does.
+
+    Parameters
+    ----------
+    {parameters}
+
+    References
+    ----------
+    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
+       Differentiable Learning", 2018.
+
+    Examples
+    --------
+    >>> from skforest import HingeProcedure
+    >>> HingeProcedure.as_printed(head="linear", optimizer="adagrad")
+    HingeProcedure(batch_size=53, head='linear', importance_power=0.0,
+                   optimizer='adagrad', scaling=None, schedule='constant')
+    """
+
+    _parameter_constraints: dict = {
+        "kernel_size": [Interval(Integral, 1, 2**15, closed="both")],
+        "stride": [Interval(Integral, 1, 2**15, closed="both")],
+        "head": [StrOptions({"leaves", "linear"})],
+        "optimizer": [StrOptions({"adam", "adagrad", "sgd"})],
+        "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
+        "weight_decay": [Interval(Real, 0.0, None, closed="left")],
+        "schedule": [StrOptions({"cosine", "constant", "plateau"})],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 2, 2**20, closed="both")],
+        "scaling": [StrOptions({"standard"}), None],
+        "importance_power": [Interval(Real, 0.0, 16.0, closed="both")],
+        "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    }
+    # Batches are those of the authors' code.
+    _printed = {"schedule": "constant", "batch_size": 53, "scaling": None, "importance_power": 0.0}
+
+    def __init__(
+        self,
+        *,
+        kernel_size=5,
+        stride=3,
+        head="leaves",
+        optimizer="adam",
+        momentum=0.9,
+        weight_decay=0.0,
+        schedule="cosine",
+        batch_size="auto",
+        scaling="standard",
+        importance_power=0.5,
+        label_smoothing=0.0,
+        early_stopping=False,
+        validation_fraction=0.15,
+        n_iter_no_change=10,
+    ):
+        store_parameters(self, locals())
 
 
 class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
@@ -215,33 +269,22 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
         "structure": [StrOptions({"tree", "fern"})],
         "features": [StrOptions({"linear", "identity", "both", "conv"})],
         "feature_shape": [Integral, tuple, list, np.ndarray, None],
-        "kernel_size": [Interval(Integral, 1, 2**15, closed="both")],
-        "stride": [Interval(Integral, 1, 2**15, closed="both")],
-        "head": [StrOptions({"leaves", "linear"})],
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
         "max_depth": [StrOptions({"auto"}), Interval(Integral, 1, 16, closed="both")],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "optimizer": [StrOptions({"adam", "adagrad", "sgd"})],
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
-        "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
-        "weight_decay": [Interval(Real, 0.0, None, closed="left")],
-        "schedule": [StrOptions({"cosine", "constant", "plateau"})],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 2, 2**20, closed="both")],
         "max_iter": [StrOptions({"auto"}), Interval(Integral, 1, 2**40, closed="both")],
         "dropout": [Interval(Real, 0.0, 1.0, closed="left")],
-        "scaling": [StrOptions({"standard"}), None],
-        "importance_power": [Interval(Real, 0.0, 16.0, closed="both")],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "procedure": [HingeProcedure, None],
     }
+    _default_procedure = HingeProcedure
 
     @property
     def _limits_features(self):
         # The features of the paper, scaling=None, have all their values, and so have images.
         if self.feature_shape is not None:
             return None
-        return "range" if self.scaling is None else "usual"
+        return "range" if self._procedure.scaling is None else "usual"
 
     @property
     def _needs_dense(self):
@@ -255,6 +298,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
                 f"n_estimators={self.n_estimators}, but warm_start=True continues with bags of "
                 f"{request.previous.bag_start[1]} trees"
             )
+        procedure = self._procedure
         is_image, n_rows = self.features == "conv", int(np.count_nonzero(data.weight))
         fields = self._receptive_fields(data.X.shape[1]) if is_image else None
         values = self._resolved_parameters(n_rows)
@@ -263,39 +307,41 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
             n_trees=int(self.n_estimators),
             depth=int(values["max_depth"]),
             fern=self.structure == "fern",
-            head=self.head,
+            head=procedure.head,
             n_linear=0 if self.features == "identity" else n_directions,
-            has_unit_weights=self.scaling is None and not is_image,
+            has_unit_weights=procedure.scaling is None and not is_image,
             identity=self.features in ("identity", "both"),
-            optimizer=self.optimizer,
+            optimizer=procedure.optimizer,
             learning_rate=float(values["learning_rate"]),
-            momentum=float(self.momentum),
-            weight_decay=float(self.weight_decay),
-            schedule=self.schedule,
+            momentum=float(procedure.momentum),
+            weight_decay=float(procedure.weight_decay),
+            schedule=procedure.schedule,
             dropout=float(self.dropout),
             batch_size=int(values["batch_size"]),
             n_steps=int(values["max_iter"]),
-            validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
-            n_iter_no_change=int(self.n_iter_no_change),
+            validation_fraction=float(procedure.validation_fraction)
+            if procedure.early_stopping
+            else 0.0,
+            n_iter_no_change=int(procedure.n_iter_no_change),
             n_bags=int(values["n_bags"]),
             n_directions=n_directions,
             receptive_fields=fields,
-            importance_power=float(self.importance_power),
+            importance_power=float(procedure.importance_power),
             calibrate=self._calibrates,
-            held_out_fraction=float(self.validation_fraction),
+            held_out_fraction=float(procedure.validation_fraction),
             temperature=getattr(self, "temperature_", 1.0) if request.is_warm_start else 1.0,
         )
 
     def _resolved_parameters(self, n_rows):
         """Values of the parameters that may be "auto", by name."""
-        is_large = n_rows >= LARGE
+        procedure, is_large = self._procedure, n_rows >= LARGE
         batch_size = min(max(n_rows // 16, 8), 128 if is_large else 64)
-        if self.batch_size != "auto":
-            batch_size = min(self.batch_size, max(n_rows, 2))
+        if procedure.batch_size != "auto":
+            batch_size = min(procedure.batch_size, max(n_rows, 2))
         n_epochs = min(max(40, 6 * n_rows / 1000), 120)
         n_steps = max(2400, math.ceil(n_epochs * n_rows / batch_size))
         n_inner_products = 200 if is_large else 100
-        rate = ADAGRAD_RATE if self.optimizer == "adagrad" else ADAM_RATE
+        rate = ADAGRAD_RATE if procedure.optimizer == "adagrad" else ADAM_RATE
         rate *= POISSON_RATE if self.loss == "poisson" else 1
         auto = {
             "n_bags": 5,
@@ -318,11 +364,10 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
                 f"feature_shape={self.feature_shape!r} must be (height, width) or (height, width, "
                 "channels) for features='conv'"
             )
-        if self.kernel_size > min(grid.shape[:2]):
-            raise ValueError(
-                f"kernel_size={self.kernel_size} is larger than feature_shape={grid.shape}"
-            )
-        return grid.receptive_fields((self.kernel_size, self.kernel_size), self.stride)
+        size = self._procedure.kernel_size
+        if size > min(grid.shape[:2]):
+            raise ValueError(f"kernel_size={size} is larger than feature_shape={grid.shape}")
+        return grid.receptive_fields((size, size), self._procedure.stride)
 
     def _resolved(self, settings):
         return {
@@ -342,6 +387,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
 @described(
     CLASSIFIER_PARAMETERS,
     CLASSIFIER_ATTRIBUTES,
+    USUAL,
     notes=NOTES,
     references=REFERENCES,
     takes_batch=TAKES_BATCH,
@@ -376,7 +422,6 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     _parameter_constraints: dict = {
         "loss": [StrOptions({"log_loss"}), Loss],
         "calibrate": ["boolean"],
-        "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
 
@@ -385,30 +430,17 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         n_estimators=100,
         *,
         structure="tree",
+        max_depth="auto",
+        n_directions="auto",
+        n_bags="auto",
         features="both",
         feature_shape=None,
-        kernel_size=5,
-        stride=3,
-        head="leaves",
-        n_directions="auto",
-        max_depth="auto",
-        n_bags="auto",
         loss="log_loss",
-        calibrate=True,
-        label_smoothing=0.0,
-        optimizer="adam",
         learning_rate="auto",
-        momentum=0.9,
-        weight_decay=0.0,
-        schedule="cosine",
-        batch_size="auto",
         max_iter="auto",
         dropout=0.2,
-        scaling="standard",
-        importance_power=0.5,
-        early_stopping=False,
-        validation_fraction=0.15,
-        n_iter_no_change=10,
+        calibrate=True,
+        procedure=None,
         bootstrap=False,
         max_samples=None,
         oob_score=False,
@@ -425,7 +457,11 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     @property
     def _calibrates(self):
         is_log_loss = self.loss == "log_loss" and not self._has_several_outputs
-        return self.calibrate and is_log_loss and not (self.early_stopping or self.bootstrap)
+        return (
+            self.calibrate
+            and is_log_loss
+            and not (self._procedure.early_stopping or self.bootstrap)
+        )
 
     def _store(self, forest, settings, records, n_before=0):
         super()._store(forest, settings, records, n_before)
@@ -438,7 +474,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
             return SquaredError(sum(self.n_classes_))
         if isinstance(self.loss, Loss):
             return UserLabelLoss(self.loss, self.n_classes_)
-        return make_loss("log_loss", self.n_classes_, self)
+        return make_loss("log_loss", self.n_classes_, self._procedure)
 
     def _target_units(self, data, target, is_warm_start):
         baseline = self.forest_.baseline if is_warm_start else None
@@ -480,7 +516,12 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
 
 @described(
-    REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES, takes_batch=TAKES_BATCH
+    REGRESSOR_PARAMETERS,
+    ATTRIBUTES,
+    USUAL,
+    notes=NOTES,
+    references=REFERENCES,
+    takes_batch=TAKES_BATCH,
 )
 class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
     """Predict real targets with trees of margins that are trained together, by gradient descent.
@@ -520,30 +561,18 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         n_estimators=100,
         *,
         structure="tree",
+        max_depth="auto",
+        n_directions="auto",
+        n_bags="auto",
         features="both",
         feature_shape=None,
-        kernel_size=5,
-        stride=3,
-        head="leaves",
-        n_directions="auto",
-        max_depth="auto",
-        n_bags="auto",
         loss="squared_error",
-        delta=1.35,
         quantile=0.5,
-        optimizer="adam",
+        delta=1.35,
         learning_rate="auto",
-        momentum=0.9,
-        weight_decay=0.0,
-        schedule="cosine",
-        batch_size="auto",
         max_iter="auto",
         dropout=0.2,
-        scaling="standard",
-        importance_power=0.5,
-        early_stopping=False,
-        validation_fraction=0.15,
-        n_iter_no_change=10,
+        procedure=None,
         bootstrap=False,
         max_samples=None,
         oob_score=False,

@@ -15,9 +15,9 @@ from .._docs import described
 from ..table.feature_grid import FeatureGrid, as_booleans
 from ..training.manifold import ManifoldMethod, ManifoldSettings
 from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
-from .greedy import GreedyForest
+from .greedy import SEARCH_CONSTRAINTS, GreedyForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
-from .validation import store_parameters
+from .validation import Procedure, store_parameters
 
 PARAMETERS = """
 projection : {"auto", "axis", "sparse", "patch"}
@@ -30,6 +30,25 @@ feature_shape : int, tuple of int or None
     volume; at most 8 axes. Must multiply to the number of features. X may also be given as
     ``(n_samples, *feature_shape)``. None: ``(n_features,)``. For images and signals this is the
     parameter that matters most.
+wrap : bool or array-like of bool
+    Whether all axes, or each axis, close to a circle: a patch may then continue over their end.
+unordered : bool or array-like of bool
+    Axes without an order, such as colour channels or sensors: along them a patch takes a random
+    subset instead of neighbours.
+criterion : {"gini", "entropy"}
+    Impurity that a split decreases.
+max_features : {"auto", "sqrt", "log2"}, int, float or None
+    Directions tried at a node. An int is a count, a float a multiple of the number of features p
+    (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the square
+    root of p. "auto": with "axis" the square root of p, or p in regression; with "sparse" 4 times
+    the square root, but at most p and at least 16; with "patch" 2 times the square root.
+procedure : ManifoldProcedure or None
+    Details of the directions and of the search for cuts. None: ``ManifoldProcedure()``.
+    ``ManifoldProcedure.as_printed()``: as in the papers.
+"""
+USUAL = "n_estimators projection feature_shape max_features max_depth min_samples_leaf"
+
+PROCEDURE_PARAMETERS = """
 contrast : {"sum", "edge", "difference", "mix"}
     What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
     sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
@@ -40,11 +59,6 @@ min_patch : int or array-like of int
 max_patch : "auto", int or array-like of int
     Largest length of a patch, or one for each axis, from `min_patch` to the length of the axis.
     "auto": the square root of the length of the axis, rounded up; for unordered axes, the length.
-wrap : bool or array-like of bool
-    Whether all axes, or each axis, close to a circle: a patch may then continue over their end.
-unordered : bool or array-like of bool
-    Axes without an order, such as colour channels or sensors: along them a patch takes a random
-    subset instead of neighbours.
 placement : {"corner", "inside"}
     How a patch is drawn. "corner": first its corner, then a size with which it stays inside, as
     in the paper; patches at the far borders are smaller. "inside": first its size, then one of
@@ -58,22 +72,7 @@ nonzeros : {"poisson", "fixed"}
 sparse_weights : {"scaled", "sign"}
     Sparse directions. "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
     standard deviation of the feature without outliers, so that none dominates by its unit.
-criterion : {"gini", "entropy"}
-    Impurity that a split decreases.
-max_features : {"auto", "sqrt", "log2"}, int, float or None
-    Directions tried at a node. An int is a count, a float a multiple of the number of features p
-    (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the square
-    root of p. "auto": with "axis" the square root of p, or p in regression; with "sparse" 4 times
-    the square root, but at most p and at least 16; with "patch" 2 times the square root.
 """
-
-REGRESSOR_PARAMETERS = (
-    PARAMETERS
-    + """
-criterion : {"squared_error"}
-    Impurity that a split decreases.
-"""
-)
 
 ATTRIBUTES = """
 projection_, feature_shape_, max_features_, max_bins_ : str, tuple, int, int
@@ -101,13 +100,35 @@ REFERENCES = """
 """
 
 
-class _ManifoldForest(BootstrapMixin, GreedyForest):
-    """Parameters and training shared by classifier and regressor."""
+@described(PROCEDURE_PARAMETERS)
+class ManifoldProcedure(Procedure):
+    """How manifold forests draw directions and search for cuts, in detail.
+
+    The parameter `procedure` of `ManifoldForestClassifier` and `ManifoldForestRegressor`. The
+    defaults suit images and tables; `as_printed` is what the papers do: sums over patches [1]_,
+    signs as weights of sparse directions [2]_, and exact cuts.
+
+    Parameters
+    ----------
+    {parameters}
+
+    References
+    ----------
+    .. [1] R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests:
+       Closing the Gap on Neural Networks", 2019.
+    .. [2] T. M. Tomita, J. Browne, C. Shen, J. Chung, J. L. Patsolic, B. Falk, C. E. Priebe,
+       J. Yim, R. Burns, M. Maggioni, J. T. Vogelstein, "Sparse Projection Oblique Randomer
+       Forests", JMLR 21, 2020.
+
+    Examples
+    --------
+    >>> from skforest import ManifoldProcedure
+    >>> ManifoldProcedure.as_printed(max_patch=4)
+    ManifoldProcedure(contrast='sum', max_patch=4, sparse_weights='sign',
+                      splitter='exact')
+    """
 
     _parameter_constraints: dict = {
-        **GreedyForest._search_constraints,
-        "projection": [StrOptions({"auto", "axis", "sparse", "patch"})],
-        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "contrast": [StrOptions({"sum", "edge", "difference", "mix"})],
         "min_patch": ["array-like", Interval(Integral, 1, None, closed="left")],
         "max_patch": [
@@ -115,14 +136,44 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             "array-like",
             Interval(Integral, 1, None, closed="left"),
         ],
-        "wrap": ["array-like", "boolean"],
-        "unordered": ["array-like", "boolean"],
         "placement": [StrOptions({"corner", "inside"})],
         "n_nonzeros": [Interval(Real, 0.0, None, closed="neither")],
         "nonzeros": [StrOptions({"poisson", "fixed"})],
         "sparse_weights": [StrOptions({"scaled", "sign"})],
+        **SEARCH_CONSTRAINTS,
     }
+    _printed = {"contrast": "sum", "sparse_weights": "sign", "splitter": "exact"}
+
+    def __init__(
+        self,
+        *,
+        contrast="mix",
+        min_patch=1,
+        max_patch="auto",
+        placement="corner",
+        n_nonzeros=2.0,
+        nonzeros="poisson",
+        sparse_weights="scaled",
+        splitter="hist",
+        max_bins="auto",
+        max_search_samples=1024,
+    ):
+        store_parameters(self, locals())
+
+
+class _ManifoldForest(BootstrapMixin, GreedyForest):
+    """Parameters and training shared by classifier and regressor."""
+
+    _parameter_constraints: dict = {
+        "projection": [StrOptions({"auto", "axis", "sparse", "patch"})],
+        "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "wrap": ["array-like", "boolean"],
+        "unordered": ["array-like", "boolean"],
+        "procedure": [ManifoldProcedure, None],
+    }
+    _default_procedure = ManifoldProcedure
     _compares_indicators = True
+    _criterion = "squared_error"
 
     def __init__(
         self,
@@ -130,30 +181,19 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         *,
         projection="auto",
         feature_shape=None,
-        contrast="mix",
-        min_patch=1,
-        max_patch="auto",
-        wrap=False,
-        unordered=False,
-        placement="corner",
-        n_nonzeros=2.0,
-        nonzeros="poisson",
-        sparse_weights="scaled",
-        criterion="squared_error",
-        splitter="hist",
-        max_bins="auto",
-        max_search_samples=1024,
         max_features="auto",
         max_depth=None,
-        min_samples_split=2,
         min_samples_leaf=1,
+        wrap=False,
+        unordered=False,
+        procedure=None,
+        min_samples_split=2,
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap=True,
         max_samples=None,
         oob_score=False,
-        importance_type="impurity",
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,
@@ -167,9 +207,10 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
 
     def _settings(self, data, request):
         n_features = data.X.shape[1]
-        if self.nonzeros == "fixed" and self.n_nonzeros < 1:
+        procedure = self._procedure
+        if procedure.nonzeros == "fixed" and procedure.n_nonzeros < 1:
             raise ValueError(
-                f"n_nonzeros={self.n_nonzeros} must be at least 1 with nonzeros='fixed'"
+                f"n_nonzeros={procedure.n_nonzeros} must be at least 1 with nonzeros='fixed'"
             )
         projection = self.projection
         if projection == "auto":
@@ -191,11 +232,11 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             **flags,
             min_patch=patches[0],
             max_patch=patches[1],
-            contrast=self.contrast,
-            is_inside=self.placement == "inside",
-            n_nonzeros=float(self.n_nonzeros),
-            has_fixed_nonzeros=self.nonzeros == "fixed",
-            has_scaled_weights=self.sparse_weights == "scaled",
+            contrast=procedure.contrast,
+            is_inside=procedure.placement == "inside",
+            n_nonzeros=float(procedure.n_nonzeros),
+            has_fixed_nonzeros=procedure.nonzeros == "fixed",
+            has_scaled_weights=procedure.sparse_weights == "scaled",
         )
 
     def _method(self, settings):
@@ -205,10 +246,6 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         names = ["projection", "feature_shape", "max_features", "max_bins"]
         names += ["min_patch", "max_patch"] if settings.projection == "patch" else []
         return {f"{name}_": getattr(settings, name) for name in names}
-
-    @property
-    def _criterion(self):
-        return self.criterion
 
     @property
     def _needs_dense(self):
@@ -224,17 +261,18 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
 
     def _resolve_patch(self, grid, unordered):
         """Smallest and largest patch, as arrays with one entry for each axis."""
-        low = grid.sizes(self.min_patch, "min_patch")
-        if isinstance(self.max_patch, str):
+        procedure = self._procedure
+        low = grid.sizes(procedure.min_patch, "min_patch")
+        if isinstance(procedure.max_patch, str):
             high = tuple(
                 length if is_unordered else max(math.isqrt(length - 1) + 1, least)
                 for length, is_unordered, least in zip(grid.shape, unordered, low)
             )
         else:
-            high = grid.sizes(self.max_patch, "max_patch")
+            high = grid.sizes(procedure.max_patch, "max_patch")
         if any(least > most for least, most in zip(low, high)):
             raise ValueError(
-                f"min_patch={self.min_patch} must not exceed max_patch={self.max_patch}"
+                f"min_patch={procedure.min_patch} must not exceed max_patch={procedure.max_patch}"
             )
         return np.array(low, dtype=np.int32), np.array(high, dtype=np.int32)
 
@@ -245,10 +283,10 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             return math.ceil(2 * root)
         if projection == "sparse":
             return max(16, min(n_features, math.ceil(4 * root)))
-        return n_features if self.criterion == "squared_error" else math.ceil(root)
+        return n_features if self._criterion == "squared_error" else math.ceil(root)
 
 
-@described(PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     """Classify with a forest of random patches, sparse mixtures or single features.
 
@@ -285,36 +323,30 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     def _label_criterion(self):
         return self.criterion
 
+    @property
+    def _criterion(self):
+        return self.criterion
+
     def __init__(
         self,
         n_estimators=100,
         *,
         projection="auto",
         feature_shape=None,
-        contrast="mix",
-        min_patch=1,
-        max_patch="auto",
-        wrap=False,
-        unordered=False,
-        placement="corner",
-        n_nonzeros=2.0,
-        nonzeros="poisson",
-        sparse_weights="scaled",
-        criterion="gini",
-        splitter="hist",
-        max_bins="auto",
-        max_search_samples=1024,
         max_features="auto",
         max_depth=None,
-        min_samples_split=2,
         min_samples_leaf=1,
+        criterion="gini",
+        wrap=False,
+        unordered=False,
+        procedure=None,
+        min_samples_split=2,
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap=True,
         max_samples=None,
         oob_score=False,
-        importance_type="impurity",
         class_weight=None,
         categorical_features="from_dtype",
         n_jobs=None,
@@ -326,7 +358,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         store_parameters(self, locals())
 
 
-@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     """Predict real targets with a forest of random patches, sparse mixtures or single features.
 
@@ -352,7 +384,3 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     >>> forest.predict(X[:2]).shape
     (2,)
     """
-
-    _parameter_constraints: dict = {
-        "criterion": [StrOptions({"squared_error"})],
-    }

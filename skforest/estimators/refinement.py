@@ -186,7 +186,7 @@ def refine(
     done = in_parallel(refine_one, range(len(forest)), n_jobs, verbose, "refine")
     trees, curves, is_own = zip(*done)
     refined.forest_ = joined(trees)
-    if getattr(refined, "voting", "soft") == "hard":
+    if getattr(refined, "_has_votes", False):
         refined.forest_ = with_votes(refined.forest_)
     refined.refine_curve_ = list(curves)
     if hasattr(refined, "_update_refined_records"):

@@ -14,6 +14,24 @@ from .validation import draw_seed
 
 FEW_ROWS = 50  # with fewer, a stream begins again with each part, as if it were the first
 
+# Of `partial_fit`, up to X.
+TAKES_BATCH = """
+While fewer than 50 rows have been seen, each call trains anew on all of them. The rows of the
+first call after which there are 50 determine the values of "auto" parameters, the importances, and
+what missing values and categories become, so they should be representative. The units of features
+and of real targets are those of the last 300 rows, or of the last call if it has more: they change
+where they would be twice as large or small, or where a centre has moved by one unit. A call with
+fewer rows than `batch_size_` waits for the next one. If most values of a column, or of y, are more
+than 10 units away from the rows before, a warning names it. `schedule`, `max_iter`,
+`early_stopping`, `bootstrap`, `max_samples` and `oob_score` have no effect. A model from `fit` is
+replaced, not continued.
+
+Parameters
+----------
+X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+    Or of shape ``(n_samples, *feature_shape)``.
+"""
+
 
 class StreamMixin:
     """`_partial_fit` of estimators with a `HingeMethod`; before `BaseForest` among the bases."""

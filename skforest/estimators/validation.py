@@ -62,6 +62,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
     """Validation of parameters and tables; not for direct use."""
 
     _parameter_constraints: dict = {}
+    _default_procedure = None  # the class of the parameter `procedure`
     _scales_features = False  # does the feature map scale the features?
     _takes_missing = True  # does it fill missing values?
 
@@ -108,10 +109,15 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         """Check every parameter; called by `fit`."""
         super()._validate_params()
         check_n_jobs(getattr(self, "n_jobs", None))
-        for name, value in self.get_params(deep=False).items():
-            is_count = isinstance(value, Integral) and name not in HAVE_OTHER_BOUNDS
-            if is_count and value > MAX_COUNT:
-                raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")
+        check_counts(self)
+        if self._default_procedure is not None:
+            self._procedure._validate_params()
+
+    @property
+    def _procedure(self):
+        """The parameter `procedure`, or that with all defaults."""
+        given = getattr(self, "procedure", None)
+        return self._default_procedure() if given is None else given
 
     def _unfolded(self, X):
         """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
@@ -302,6 +308,40 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
+class Procedure(BaseEstimator):
+    """Base of the objects of the parameter `procedure`, details of training; not for direct use.
+
+    A subclass takes the parameters of `_parameter_constraints` in its ``__init__``; its `_printed`
+    are those that a paper has and that are not the defaults.
+    """
+
+    _parameter_constraints: dict = {}
+    _printed: dict = {}
+
+    @classmethod
+    def as_printed(cls, **changes):
+        """The procedure of the paper.
+
+        Parameters
+        ----------
+        **changes
+            Parameters that are not as in the paper, or that it does not print.
+
+        Returns
+        -------
+        procedure : object of this class
+        """
+        return cls(**cls._printed | changes)
+
+    def settings(self, kind):
+        """The parameters that are fields of a dataclass, and not of its base, as keywords."""
+        return {name: getattr(self, name) for name in kind.__annotations__ if hasattr(self, name)}
+
+    def _validate_params(self):
+        super()._validate_params()
+        check_counts(self)
+
+
 @contextmanager
 def errors_about(arguments):
     """Errors of its body begin with the names of arguments, which are called X and y there."""
@@ -309,6 +349,14 @@ def errors_about(arguments):
         yield
     except (TypeError, ValueError) as error:
         raise type(error)(f"{arguments}: {error}") from error
+
+
+def check_counts(estimator):
+    """Raise ValueError if a parameter that counts is too large."""
+    for name, value in estimator.get_params(deep=False).items():
+        is_count = isinstance(value, Integral) and name not in HAVE_OTHER_BOUNDS
+        if is_count and value > MAX_COUNT:
+            raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")
 
 
 def check_n_jobs(n_jobs):

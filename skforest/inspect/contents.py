@@ -186,7 +186,7 @@ def value_rows(forest):
     return sparse.csr_matrix(entries, shape=shape, dtype=np.float64)
 
 
-def importances_of_forest(forest, importance_type):
+def importances_of_forest(forest, importance_type="impurity"):
     """Importances of the inputs, their standard deviations, and over what: "trees" or "bags".
 
     Trees that are summed correct each other, so only bags of them are comparable. Deviations are

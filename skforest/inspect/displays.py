@@ -245,8 +245,7 @@ def _importances(estimator):
             raise TypeError(
                 f"a {name} has no feature_importances_: {error}{inside(estimator)}"
             ) from error
-    kind = getattr(estimator, "importance_type", "impurity")
-    importances, spread, members = importances_of_forest(own, kind)
+    importances, spread, members = importances_of_forest(own)
     return importances, None if np.isnan(spread).any() else spread, members
 
 

@@ -21,7 +21,7 @@ from ..training.threads import in_parallel
 from .contents import importances_of_forest, value_rows
 
 UNITS = ("auto", "raw", "response")
-IMPORTANCE_TYPES = ("auto", "impurity", "count")
+IMPORTANCE_TYPES = ("impurity", "count")
 MAX_BACKGROUND = 100  # rows of X that background=None takes
 MAX_EXACT = 16  # 2^16 sets of mixtures take milliseconds
 N_CHUNKS = 16  # parts of a forest that are explained in parallel; fixed, as is the order of sums
@@ -476,7 +476,7 @@ def _explanation(estimator, names, X, values, base_values, variance):
 # ------------------------------------------------------------------------------------ importances
 
 
-def importances_table(estimator, importance_type="auto"):
+def importances_table(estimator, importance_type="impurity"):
     """Importances of the columns of X with their names, the most important first.
 
     All features that are made from a column, such as the indicators of its levels or of its
@@ -487,10 +487,9 @@ def importances_table(estimator, importance_type="auto"):
     estimator : estimator of skforest
         Fitted forest, tree, boosting, or blend of these and other estimators; also in a search or
         a pipeline, whose transformers then name the features.
-    importance_type : {"auto", "impurity", "count"}, default="auto"
-        "impurity": decrease of impurity; "count": number of splits that a column takes part in;
-        see `Forest.feature_importances`. "auto": the kind of `feature_importances_`, which is the
-        only one for a blend.
+    importance_type : {"impurity", "count"}, default="impurity"
+        "impurity": decrease of impurity, as in `feature_importances_`; "count": number of splits
+        that a column takes part in, not for blends; see `Forest.feature_importances`.
 
     Returns
     -------
@@ -499,8 +498,7 @@ def importances_table(estimator, importance_type="auto"):
         "x0", "x1" and so on if they have none. Columns:
 
         importance : float
-            Not negative, with sum 1, or all 0 if there is no split. For "auto", the entries of
-            `feature_importances_`.
+            Not negative, with sum 1, or all 0 if there is no split.
         std : float
             Standard deviation of the importance over the trees; over bags for hinge forests and
             oblique boosting; over the members of a blend, with their weights. There is no such
@@ -514,7 +512,7 @@ def importances_table(estimator, importance_type="auto"):
         If the estimator is not one of skforest, or has no importances: `torch.E2ENetworkTree`,
         and what `slim` returned.
     ValueError
-        If `importance_type` is none of these, or not "auto" for a blend.
+        If `importance_type` is none of these, or "count" for a blend.
 
     See Also
     --------
@@ -537,9 +535,10 @@ def importances_table(estimator, importance_type="auto"):
         raise ValueError(f"importance_type={importance_type!r} must be one of {IMPORTANCE_TYPES}")
     whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
     if prediction_of(estimator).is_blend:
-        if importance_type != "auto":
+        if importance_type != "impurity":
             raise ValueError(
-                f'importance_type={importance_type!r} takes a single forest; a blend has "auto"'
+                f"importance_type={importance_type!r} takes a single forest; for a blend, only "
+                '"impurity" is possible'
             )
         importance, std = _importances_of_blend(estimator)
     else:
@@ -548,8 +547,6 @@ def importances_table(estimator, importance_type="auto"):
                 f"estimator is of type {type(estimator).__name__} and has no importances: its "
                 "splits are networks, or slim() removed what importances need"
             )
-        if importance_type == "auto":
-            importance_type = getattr(estimator, "importance_type", "impurity")
         importance, std, _ = importances_of_forest(estimator.forest_, importance_type)
     names = whole.names(getattr(estimator, "feature_names_in_", None))
     if names is None:

@@ -12,7 +12,6 @@ from .._kernels.refine.alternate import Alternator
 from .._kernels.refine.logistic import Logistic
 from ..forest.edit import max_sparse_weights, prune, replace_splits
 from ..forest.statistics import leaf_predictions, reached_nodes, recount, route, tree_loss
-from .joint import train_jointly
 
 MOMENTUM = 0.9
 BATCH_SIZE = 100
@@ -64,17 +63,3 @@ def refine_tree(
     if pruned:
         forest = prune(forest, reached_nodes(forest, leaf[chosen]))
     return forest, np.array(curve)
-
-
-def refine_grown(forest, data, seed, stop, refine, n_sweeps, criterion):
-    """Refine a tree that was just grown: "alternating", by `JointSettings`, or not at all, None.
-
-    Return the tree and a record: "refine_curve_", or what `train_jointly` recorded.
-    """
-    if refine is None or stop[0]:
-        return forest, {}
-    if refine != "alternating":
-        held_out = np.zeros(len(data), dtype=bool)
-        return train_jointly(forest, data, held_out, seed, stop, refine, criterion)
-    forest, curve = refine_tree(forest, data, seed, stop, criterion=criterion, n_sweeps=n_sweeps)
-    return forest, {"refine_curve_": curve}

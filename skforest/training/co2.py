@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from .._kernels.co2.oc1 import CoordinateSplitter
 from .._kernels.search.projection import GaussianSampler
 from ..forest.edit import with_votes
-from .alternating import refine_grown
+from .alternating import refine_tree
+from .early_stopping import validation_mask
 from .growing import (
     MAX_STUMP_EPOCHS,
     STUMP_VISITS,
@@ -15,7 +18,7 @@ from .growing import (
     SplitterOptions,
     search_splitter,
 )
-from .joint import JointSettings
+from .joint import JointSettings, train_jointly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,24 +34,24 @@ class CO2Settings(ObliqueSettings):
     """The parameters of CO2 forests, with every value resolved."""
 
     objective: str | None
-    nu: float
-    learning_rate: float
-    schedule: str
-    momentum: float
-    n_epochs: int | str
-    batch_size: int
-    holdout: float
-    smoothing: float
-    row_norm: float
-    signs: str
-    leaves: str
-    keep: str
-    n_restarts: int
-    n_jumps: int
-    refine: str | JointSettings | None
-    n_sweeps: int
     bootstrap: bool
-    has_votes: bool  # do trees vote, each for one class?
+    nu: float = 100.0
+    holdout: float = 0.0
+    learning_rate: float = 0.03
+    schedule: str = "plateau"
+    momentum: float = 0.9
+    n_epochs: int | str = "auto"
+    batch_size: int = 100
+    smoothing: float
+    row_norm: float | None
+    signs: str = "current"
+    leaves: str = "counts"
+    keep: str = "best"
+    n_restarts: int = 0
+    n_jumps: int = 0
+    refine: str | JointSettings | None  # "alternating", joint training, or none
+    n_sweeps: int = 0  # of alternating refinement
+    has_votes: bool = False  # do trees vote, each for one class?
 
 
 class CO2Method(ObliqueMethod):
@@ -78,7 +81,7 @@ class CO2Method(ObliqueMethod):
             n_visits=STUMP_VISITS if is_auto else UNLIMITED,
             max_epochs=MAX_STUMP_EPOCHS if is_auto else settings.n_epochs,
             smoothing=settings.smoothing,
-            row_norm=settings.row_norm,
+            row_norm=settings.row_norm or 0.0,
             holdout=settings.holdout,
             old_signs=settings.signs == "old",
             gradient_leaves=settings.leaves == "gradient",
@@ -88,10 +91,22 @@ class CO2Method(ObliqueMethod):
 
     def train(self, sample, seed, control):
         """Grow one tree, and refine it."""
-        forest = self.grow(sample, seed, control.stop)
-        refine, n_sweeps = self.settings.refine, self.settings.n_sweeps
-        return refine_grown(
-            forest, sample, seed, control.stop, refine, n_sweeps, self.task.criterion
+        refine, criterion, stop = self.settings.refine, self.task.criterion, control.stop
+        if not isinstance(refine, JointSettings):
+            forest = self.grow(sample, seed, stop)
+            if refine is None or stop[0]:
+                return forest, {}
+            options = {"criterion": criterion, "n_sweeps": self.settings.n_sweeps}
+            forest, curve = refine_tree(forest, sample, seed, stop, **options)
+            return forest, {"refine_curve_": curve}
+        if refine.validation_fraction is not None:
+            sample, _ = sample.in_copies()
+        is_held_out = validation_mask(
+            refine.validation_fraction, sample.weight, seed, sample.group
+        )
+        forest = self.grow(sample.sample(np.where(is_held_out, 0.0, sample.weight)), seed, stop)
+        return train_jointly(
+            forest, sample, is_held_out, seed, stop, refine, criterion, control.report
         )
 
     def joined(self, forests, before=None, consume=False):

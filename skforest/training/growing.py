@@ -49,19 +49,19 @@ class StumpOptions(SplitterOptions):
     """What the optimisation of a hyperplane adds; as the parameters of `CO2ForestClassifier`."""
 
     objective: str
-    nu: float = 100.0
-    learning_rate: float = 0.03
-    momentum: float = 0.9
-    batch_size: int = 100
-    n_visits: int = STUMP_VISITS
-    max_epochs: int = MAX_STUMP_EPOCHS
+    nu: float
+    learning_rate: float
+    momentum: float
+    batch_size: int
+    n_visits: int
+    max_epochs: int
     smoothing: float
     row_norm: float
-    holdout: float = 0.0
-    old_signs: bool = False
-    gradient_leaves: bool = False
-    keep_last: bool = False
-    constant_rate: bool = False
+    holdout: float
+    old_signs: bool
+    gradient_leaves: bool
+    keep_last: bool
+    constant_rate: bool
 
 
 @dataclass(frozen=True)

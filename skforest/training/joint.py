@@ -29,7 +29,7 @@ LOST = 0.9  # training has failed if it loses this share of what the grown tree 
 
 @dataclass(frozen=True)
 class JointSettings:
-    """The parameters of `NonGreedyTreeClassifier` for joint training, with its defaults.
+    """The parameters of joint training, with the defaults of `NonGreedyTreeClassifier`.
 
     Training needs those that `resolved` returns.
     """
@@ -47,12 +47,18 @@ class JointSettings:
     leaves: str = "counts"
     row_norm: float | None = 8.0
     rescale_splits: bool = True
+    validation_fraction: float | None = None  # None: no early stopping
     n_iter_no_change: int = 5
 
     @classmethod
-    def of(cls, params):
-        """The settings among the parameters of an estimator, a dict."""
-        return cls(**{part.name: params[part.name] for part in fields(cls)})
+    def of(cls, tree):
+        """The settings that are parameters of an estimator of non-greedy trees."""
+        params = tree.get_params()  # those of its procedure are called procedure__...
+        params = {name.removeprefix("procedure__"): value for name, value in params.items()}
+        if not params["early_stopping"]:
+            params["validation_fraction"] = None
+        names = [part.name for part in fields(cls) if part.name in params]
+        return cls(**{name: params[name] for name in names})
 
     def resolved(self, n_features):
         """The settings with a number for `nu`."""
@@ -60,17 +66,16 @@ class JointSettings:
 
 
 def joint_settings(refine):
-    """The `JointSettings` of "nongreedy", or of an estimator with parameters of these names."""
+    """The `JointSettings` of "nongreedy", or of an estimator of non-greedy trees."""
     if refine == "nongreedy":
         return JointSettings()
-    is_estimator = isinstance(refine, BaseEstimator)
-    params = refine.get_params(deep=False) if is_estimator else {}
-    if not params.keys() >= {part.name for part in fields(JointSettings)}:
+    is_tree = isinstance(refine, BaseEstimator) and {"nu", "l1"} <= refine.get_params().keys()
+    if not is_tree:
         raise TypeError(
             'refine must be "nongreedy", "alternating", None, a NonGreedyTreeClassifier or a '
             f"NonGreedyTreeRegressor, got {refine!r}"
         )
-    return JointSettings.of(params)
+    return JointSettings.of(refine)
 
 
 def resolve_nu(nu, n_features):
