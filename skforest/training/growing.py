@@ -17,6 +17,7 @@ from .._kernels.search.search import SearchSplitter
 from ..forest.edit import to_half_precision
 from ..forest.statistics import exact_shares
 from .method import Method
+from .user_leaves import UserLeaves
 
 MAX_DEPTH = 2**31 - 1
 SEARCHED = 1024  # rows among which the cut of a large node is searched by default
@@ -62,6 +63,7 @@ class StumpOptions(SplitterOptions):
     gradient_leaves: bool
     keep_last: bool
     constant_rate: bool
+    leaves: UserLeaves | None = None  # of a loss of the user; each tree has its own
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,11 @@ cdef class NodeRows:
 
 
 cdef class StumpLeaves:
+    cdef object own            # `UserLeaves`, which have a loss of the user; else None
+    cdef bint is_own
+    cdef object failure        # what a method of the user has raised
+    cdef bint has_failed
+    cdef const float* margin   # of the training rows, when all were last evaluated; of `own` only
     cdef bint is_class
     cdef int32_t n_outputs     # classes, or columns of the target
     cdef int32_t n_present     # classes present in the node, or n_outputs
@@ -151,7 +156,9 @@ cdef class StumpLeaves:
     cdef int reserve(
         self, Scratch scratch, int64_t n_rows, int32_t n_outputs, bint is_class
     ) except -1
-    cdef void start_node(self, int64_t n_train, int32_t n_present) noexcept nogil
+    cdef void start_node(
+        self, int64_t n, int64_t n_train, int32_t n_present, const int32_t* present
+    ) noexcept nogil
     cdef void clear_sums(self) noexcept nogil
     cdef void add_rows(self, const float* margin, int64_t first, int64_t n) noexcept nogil
     cdef void finish_sums(self) noexcept nogil
@@ -162,3 +169,13 @@ cdef class StumpLeaves:
         self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
         double rate, int objective
     ) noexcept nogil
+    cdef double score(self) noexcept nogil
+    cdef object check(self)
+    cdef void start_own(self, int64_t n, const int32_t* present)
+    cdef void fit_own(self)
+    cdef void set_own_losses(self, int64_t first, int64_t last)
+    cdef void step_own(
+        self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
+        double rate, int objective
+    )
+    cdef void fail(self, error)

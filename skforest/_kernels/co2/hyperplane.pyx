@@ -9,7 +9,8 @@ et al. 2015, "CO2 Forest", equation 5) by
 Stochastic subgradient descent with momentum decreases the bound under ``|w|^2 + b^2 <= nu``, and
 the leaves are set to their optimum after every epoch. Training starts at the best cut of some
 single features, so it can only improve on that cut. Not in the paper, but decisive for accuracy:
-the rows of each node are centred and scaled, see stump.pyx.
+the rows of each node are centred and scaled, see stump.pyx. With a loss of the user, leaves are
+measured by it, and first cuts by the criterion.
 
 Reading rows takes most of the time. A pass over the rows of a batch therefore yields all of its
 slopes, its objective and its sums over both sides.
@@ -113,10 +114,13 @@ cdef class StumpSplitter(SearchSplitter):
         self.leaves.reserve(scratch, n, self.n_outputs, self.is_class)
         self.leaves.smoothing = options.smoothing
         self.leaves.momentum = options.momentum
+        self.leaves.own = options.leaves
+        self.leaves.is_own = options.leaves is not None
         self.plane = self.rows.plane(scratch, options.momentum, options.nu)
         self.best_plane = self.rows.plane(scratch, options.momentum, options.nu)
         self.order = scratch.ints(n)
         self.margin = scratch.floats(n)
+        self.leaves.margin = self.margin
         allocate[int64_t](scratch, batch + 1, [&self.batch_at, &self.active_at, NULL])
         allocate[float](scratch, batch, [
             &self.ones, &self.batch_margin, &self.batch_branch, &self.batch_value,
@@ -144,6 +148,9 @@ cdef class StumpSplitter(SearchSplitter):
             if self.stop[0]:
                 return False
             self.accept(&axis, split)
+        if self.leaves.has_failed:
+            with gil:
+                self.leaves.check()
         return True
 
     # ----------------------------------------------------------------------------- the node's rows
@@ -170,7 +177,7 @@ cdef class StumpSplitter(SearchSplitter):
                     y -= self.total[k] / self.node_weight
                     variance += self.leaves.weight[i] * y * y
         self.leaves.loss_scale = n / variance if variance > 0 else 1
-        self.leaves.start_node(n_train, self.n_present)
+        self.leaves.start_node(n, n_train, self.n_present, self.present)
 
     cdef bint load_rows(self) noexcept nogil:
         """Centre and scale the rows of the node; False where they are all equal."""
@@ -230,7 +237,9 @@ cdef class StumpSplitter(SearchSplitter):
             done += 1
             if self.should_stop(n * self.rows.p):
                 return 0
-            if done == 1 or (self.leaves.has_changed and not self.gradient_leaves):
+            if done == 1 or (
+                self.leaves.has_changed and not self.gradient_leaves and not self.leaves.is_own
+            ):
                 self.leaves.fit()
                 self.leaves.set_losses(0, n)
             if done == 1 and objective == CO2:
@@ -244,9 +253,12 @@ cdef class StumpSplitter(SearchSplitter):
                 loss = self.epoch_of_draws(rate.value, objective)
             else:
                 loss = self.epoch(rate.value, objective)
-                if self.old_signs or (done % MEASURE == 0 and done < n_epochs):
+                if (
+                    self.old_signs or self.leaves.is_own
+                    or (done % MEASURE == 0 and done < n_epochs)
+                ):
                     self.measure_plane()
-            if not isfinite(loss):
+            if not isfinite(loss) or self.leaves.has_failed:
                 return 0
             if self.n_active == 0 and not self.leaves.has_changed and not self.gradient_leaves:
                 # No row has a slope, so the hyperplane cannot move. If it is no better than the
@@ -479,7 +491,12 @@ cdef class StumpSplitter(SearchSplitter):
         """Keep the hyperplane if it splits the rows and none had more gain; later ones win."""
         if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train:
             return False
-        if self.leaves.has_changed:
+        if self.leaves.is_own:
+            if not self.gradient_leaves:
+                self.leaves.fit()
+            self.leaves.set_losses(0, self.n_train)
+            self.plane.score = self.leaves.score()
+        elif self.leaves.has_changed:
             self.plane.score = self.side_score(self.leaves.left_sum, self.leaves.left_weight)
             self.plane.score = self.plane.score + self.side_score(
                 self.leaves.right_sum, self.leaves.right_weight
