@@ -36,7 +36,7 @@ from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
 from .inspect.similarity import LeafEmbedding, prototypes, proximity
 from .inspect.text import export_graphviz, export_text
-from .training.user_losses import Loss
+from .training.losses import Loss
 
 __all__ = [
     "BlendedForestClassifier",

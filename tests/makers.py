@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from skforest._kernels.base.loss import (
-    AbsoluteError,
-    HuberLoss,
-    LogLoss,
-    PoissonLoss,
-    QuantileLoss,
-    SquaredError,
+    AbsoluteErrorKernel,
+    HuberKernel,
+    LogLossKernel,
+    PoissonKernel,
+    QuantileKernel,
+    SquaredErrorKernel,
 )
 from skforest._kernels.boosting.bins import BinnedDirections, bin_columns
 from skforest._kernels.boosting.trainer import TreeGrower
@@ -73,13 +73,13 @@ class OwnPoisson(Loss):
 
 
 KERNEL_LOSSES = {  # of four outputs or classes
-    "log": LogLoss(4),
-    "smoothed": LogLoss(4, 0.2),
-    "squared": SquaredError(4),
-    "absolute": AbsoluteError(4),
-    "huber": HuberLoss(4, 0.7),
-    "quantile": QuantileLoss(4, 0.3),
-    "poisson": PoissonLoss(4),
+    "log": LogLossKernel(4),
+    "smoothed": LogLossKernel(4, 0.2),
+    "squared": SquaredErrorKernel(4),
+    "absolute": AbsoluteErrorKernel(4),
+    "huber": HuberKernel(4, 0.7),
+    "quantile": QuantileKernel(4, 0.3),
+    "poisson": PoissonKernel(4),
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from mutants.run import patched, read
 
 import skforest
+from skforest.training.losses.registry import LOSSES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "skforest"
@@ -151,6 +152,33 @@ def test_what_a_call_of_fit_needs_is_no_attribute_of_an_estimator():
     for path in SOURCES:
         if path.suffix == ".py" and dotted(path) != restores:
             found = re.findall(gone, path.read_text(encoding="utf-8"))
+            assert not found, f"{path.name}: {found}"
+
+
+def choices_by_name(tree):
+    """Expressions that compare with the name of a loss, or take one out of a set.
+
+    The impurity "squared_error" is a criterion, which is another parameter.
+    """
+    for node in ast.walk(tree):
+        is_choice = isinstance(node, ast.Compare | ast.match_case | ast.Subscript)
+        if is_choice or (
+            isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitAnd)
+        ):
+            inner = node.pattern if isinstance(node, ast.match_case) else node
+            names = {one.value for one in ast.walk(inner) if isinstance(one, ast.Constant)}
+            text = ast.unparse(node)
+            if names & LOSSES.keys() and "criterion" not in text:
+                yield text
+
+
+def test_only_the_registry_knows_losses_by_their_names():
+    seen = ('loss == "poisson"', 'loss in ("a", "gamma")', 'names - {"log_loss"}', '{}["huber"]')
+    for text in (*seen, 'match loss:\n    case "tweedie":\n        pass'):
+        assert list(choices_by_name(ast.parse(text)))
+    for path in SOURCES:
+        if path.suffix == ".py" and not dotted(path).startswith("training.losses"):
+            found = list(choices_by_name(ast.parse(path.read_text(encoding="utf-8"))))
             assert not found, f"{path.name}: {found}"
 
 

@@ -56,8 +56,8 @@ from skforest.blend.members import OtherMember, OwnMember, _mean_by_row, criteri
 from skforest.blend.schedule import train_in_time
 from skforest.table.training_set import TrainingSet
 from skforest.training.blending import (
-    R2,
-    LogLoss,
+    HeldOutLogLoss,
+    HeldOutR2,
     Scorer,
     blend_weights,
     find_temperature,
@@ -105,7 +105,7 @@ def test_greedy_weights_by_hand():
     right = y + [[0.25], [-0.25], [0.25], [-0.25]]
     opposite = y - [[0.25], [-0.25], [0.25], [-0.25]]
     wrong = 1 - y
-    criterion = R2(y, np.ones(4))
+    criterion = HeldOutR2(y, np.ones(4))
     residuals = [criterion.reduce(response) for response in (wrong, right, opposite)]
     assert greedy_weights(criterion, residuals, 40).tolist() == [0, 0.5, 0.5]
     farther = y + 3 * (right - y)
@@ -119,12 +119,12 @@ def test_greedy_weights_by_hand():
 def test_weights_are_means_over_bootstrap_samples():
     rng = np.random.default_rng(0)
     codes, proba = rng.integers(0, 2, (60, 1)), rng.dirichlet([1, 1], (3, 60))
-    criterion = LogLoss(codes, [2], rng.random(60) + 0.5)
+    criterion = HeldOutLogLoss(codes, [2], rng.random(60) + 0.5)
     weights, score = blend_weights(criterion, proba, 10, seed=3)
     random, expected = np.random.RandomState(3), np.zeros(3)
     for _ in range(20):
         rows = random.randint(60, size=60)
-        own = LogLoss(codes[rows], [2], criterion.weight[rows])
+        own = HeldOutLogLoss(codes[rows], [2], criterion.weight[rows])
         expected += greedy_weights(own, [own.reduce(part[rows]) for part in proba], 10) / 20
     expected[expected < 0.05] = 0
     np.testing.assert_allclose(weights, expected / expected.sum(), rtol=1e-12)
@@ -137,16 +137,16 @@ def test_samples_of_rows_stay_within_the_budget():
     y = rng.random((50, 1))
     responses = [y + rng.normal(0, scale, y.shape) for scale in (0.2, 0.2, 0.4)]
     costs = [3.0, 4.0, 1.0]
-    weights, _ = blend_weights(R2(y, np.ones(50)), responses, 20, 0, costs, budget=7)
+    weights, _ = blend_weights(HeldOutR2(y, np.ones(50)), responses, 20, 0, costs, budget=7)
     assert np.dot(weights > 0, costs) <= 7
-    weights, _ = blend_weights(R2(y, np.ones(50)), responses, 20, 0)
+    weights, _ = blend_weights(HeldOutR2(y, np.ones(50)), responses, 20, 0)
     assert (weights > 0).all()
 
 
 def test_greedy_weights_within_a_budget():
     y = np.array([[0.0], [1.0]])
     first, second, wrong = y + [[0.25], [-0.25]], y - [[0.25], [-0.25]], 1 - y
-    criterion = R2(y, np.ones(2))
+    criterion = HeldOutR2(y, np.ones(2))
     parts, costs = [first - y, second - y, wrong - y], [3.0, 4.0, 1.0]
 
     def chosen(budget):
@@ -161,11 +161,11 @@ def test_criteria_are_the_metrics():
     rng = np.random.default_rng(0)
     codes, weight = rng.integers(0, 3, (50, 1)), rng.random(50)
     proba = rng.dirichlet(np.ones(3), 50) * 0.9 + 0.1 / 3
-    criterion = LogLoss(codes, [3], weight)
+    criterion = HeldOutLogLoss(codes, [3], weight)
     expected = -log_loss(codes[:, 0], proba, sample_weight=weight)
     assert criterion.score(criterion.reduce(proba)) == pytest.approx(expected)
     y, predicted = rng.random((50, 2)), rng.random((50, 2))
-    criterion = R2(y, weight)
+    criterion = HeldOutR2(y, weight)
     expected = r2_score(y, predicted, sample_weight=weight)
     assert criterion.score(criterion.reduce(predicted)) == pytest.approx(expected)
 
@@ -262,7 +262,7 @@ def test_members_of_small_weight_are_left_out():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(80, 1))
     responses = [y + rng.normal(size=(80, 1)) for _ in range(14)]
-    weights, _ = blend_weights(R2(y, np.ones(80)), responses, 40, 0)
+    weights, _ = blend_weights(HeldOutR2(y, np.ones(80)), responses, 40, 0)
     assert weights.sum() == pytest.approx(1)
     assert (weights == 0).any() and weights[weights > 0].min() >= 0.05
 

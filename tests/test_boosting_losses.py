@@ -20,28 +20,26 @@ from skforest import (
     save,
 )
 from skforest.training import boosting as training_module
-from skforest.training import losses, user_losses
 from skforest.training.early_stopping import balanced_folds
+from skforest.training.losses import loss_names, make_loss, user
+from skforest.training.losses.calibration import QuantileShift
+from skforest.training.losses.leaves import QuantileLeaves
 
-LOSSES = sorted(losses.loss_names("boosting"))
+LOSSES = sorted(loss_names("for_boosting"))
 
 
 # ----------------------------------------------------------------------- derivatives and estimates
-
-
-def kernel_of(name, n_outputs):
-    if name == "binary":
-        return losses.BoostedLogLoss(2).kernel_loss()
-    parameters = {"delta": 1.35, "quantile": 0.3, "power": 1.4, "label_smoothing": 0.1}
-    kind = losses.LOSSES[name]
-    return kind(n_outputs, **{p: parameters[p] for p in kind.parameters}).kernel_loss()
 
 
 @pytest.mark.parametrize("name", [*LOSSES, "log_loss", "binary"])
 def test_derivatives_are_finite_differences(name):
     rng = np.random.default_rng(0)
     n_outputs = 1 if name == "binary" else 3
-    kernel = kernel_of(name, n_outputs)
+    if name == "binary":
+        loss = make_loss("log_loss", 2, boosting=True)
+    else:
+        loss = make_loss(name, 3, quantile=0.3, label_smoothing=0.1)
+    kernel = loss.kernel()
     raw, y = rng.normal(size=(50, n_outputs)), rng.gamma(1.0, size=(50, n_outputs))
     if name == "log_loss":
         y = rng.integers(0, 3, size=(50, 1)).astype(float)
@@ -51,8 +49,7 @@ def test_derivatives_are_finite_differences(name):
     gradient = np.zeros((50, n_outputs), dtype=np.float32)
     curvature = np.zeros((50, n_outputs), dtype=np.float32)
     kernel.derive(raw, y, weight, gradient, curvature)
-    kind = losses.LOSSES.get(name, losses.BoostedLogLoss)
-    has_curve = not (kind.is_quadratic or kind.renews_leaves)
+    has_curve = loss.has_curvature and not loss.is_quadratic
     step = 1e-5
     if name in ("gamma", "tweedie"):  # their curvatures are those of targets equal to the mean
         expected = np.zeros_like(curvature)
@@ -274,7 +271,7 @@ def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
         members = [plain[slice(*plain.bag_start[bag : bag + 2])] for bag in range(3)]
         of_bag = [(data.y[fold == b], m.response_mapped(data.X[fold == b]), data.weight[fold == b])
                   for b, m in enumerate(members)]  # fmt: skip
-        expected = model._make_loss().calibration(of_bag)
+        expected = model._make_loss().calibration.fit(of_bag)
         np.testing.assert_array_equal(calibration.shift, expected.shift)
         np.testing.assert_array_equal(calibration.slope, expected.slope)
     below, plain_below = ((y[300:, None] <= f).mean(axis=0) for f in (after, before))
@@ -286,20 +283,20 @@ def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
 
 def test_shifts_of_quantiles_are_quantiles_of_residuals():
     rng = np.random.default_rng(0)
-    loss = losses.Quantile(1, quantile=0.9)
+    calibration = QuantileShift(0.9)
     parts = [(rng.normal(size=(99, 1)), np.zeros((99, 1)), np.ones(99)) for _ in range(5)]
-    found = loss.calibration(parts[:1])
+    found = calibration.fit(parts[:1])
     below = (parts[0][0] < found.shift).sum()
     assert below == 90 or below == 89
     assert not found.slope.any()
     # The mean of several bags has smaller errors than each of them.
-    whole = loss.calibration([tuple(map(np.concatenate, zip(*parts)))])
-    np.testing.assert_allclose(loss.calibration(parts).shift, (1 - 0.3 * 0.8) * whole.shift)
+    whole = calibration.fit([tuple(map(np.concatenate, zip(*parts)))])
+    np.testing.assert_allclose(calibration.fit(parts).shift, (1 - 0.3 * 0.8) * whole.shift)
     # What the other bags suggest must not increase the loss of the rows of a bag.
     other = [(sign * np.full((50, 1), 5.0), np.zeros((50, 1)), np.ones(50)) for sign in (1, -1)]
     for factor in (1, 1e-6):  # of all weights, which has no effect
         weighted = [(y, response, factor * weight) for y, response, weight in other]
-        assert loss.calibration(weighted).shift == 0
+        assert calibration.fit(weighted).shift == 0
 
 
 def test_two_outliers_are_not_the_quantile_of_a_small_leaf():
@@ -307,7 +304,7 @@ def test_two_outliers_are_not_the_quantile_of_a_small_leaf():
     options = np.ones(10), None, np.array([100.0])
     for level in (0.9, 0.1):
         sign = np.sign(level - 0.5)
-        value = losses.Quantile(1, quantile=level).leaf_value(sign * residual, *options)
+        value = QuantileLeaves(level).value(sign * residual, *options)
         np.testing.assert_allclose(value, sign * 7.7)  # the level 0.7, at 0.7 * 11 rows
 
 
@@ -315,12 +312,12 @@ def test_shifts_grow_with_the_width_between_quantiles():
     rng = np.random.default_rng(0)
     scale = rng.uniform(0.1, 3, size=(2000, 1))
     y, aims = scale * rng.normal(size=(2000, 1)), 1.28 * scale * [1, -1]
-    loss = losses.Quantiles([0.9, 0.1])
+    calibration = QuantileShift(np.array([0.9, 0.1]))
     parts = [(y[own], aims[own] / 2, np.ones(1000)) for own in (slice(1000), slice(1000, None))]
-    found = loss.calibration(parts)
+    found = calibration.fit(parts)
     moved = aims / 2 + found.added(aims / 2)
-    plain = loss._pinball(y - aims / 2 - (aims / 2).mean(axis=0)).mean()
-    assert loss._pinball(y - moved).mean() < plain
+    plain = calibration._pinball(y - aims / 2 - (aims / 2).mean(axis=0)).mean()
+    assert calibration._pinball(y - moved).mean() < plain
     assert found.slope[0] > 0 > found.slope[1] and found.shift[0] > 0 > found.shift[1]
 
 
@@ -358,8 +355,8 @@ def test_a_loss_of_the_user_is_the_built_in_one(n_outputs):
 
 def test_a_loss_for_each_output_counts_as_the_sum():
     y, raw = np.random.default_rng(0).normal(size=(2, 5, 3))
-    loss = user_losses.UserLoss(OwnSquaredError(), 3)
-    np.testing.assert_allclose(loss.evaluate(raw, y)[0], np.square(raw - y).sum(axis=1) / 2)
+    kernel = user.UserKernel(OwnSquaredError(), 3)
+    np.testing.assert_allclose(kernel.evaluate(raw, y)[0], np.square(raw - y).sum(axis=1) / 2)
 
 
 def test_losses_of_the_user_train(tmp_path):

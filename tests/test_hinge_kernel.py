@@ -11,7 +11,7 @@ from makers import KERNEL_LOSSES as LOSSES
 from makers import fixed
 from makers import hinge_rows as rows_of
 from makers import kernel_targets as targets_for
-from skforest._kernels.base.loss import LogLoss, SquaredError
+from skforest._kernels.base.loss import LogLossKernel, SquaredErrorKernel
 from skforest._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
 from sklearn.exceptions import ConvergenceWarning
 
@@ -88,7 +88,7 @@ def parted(change):
 @pytest.mark.parametrize("change", STRUCTURES, ids=str)
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 7, 16, 26])
 def test_response_is_that_of_the_definition(change, n_outputs):
-    (how, fields), loss = parted(change), SquaredError(n_outputs)
+    (how, fields), loss = parted(change), SquaredErrorKernel(n_outputs)
     trainer, table, _ = small_problem(how, loss, n=37, fields=fields)
     trainer.run(np.full(5, 0.05))
     found = trainer.respond(table)
@@ -102,7 +102,7 @@ def test_ties_and_whole_numbers_give_the_definition_exactly(seed, fern, depth):
     """Whole numbers are exact in float32: margins tie, are 0, and rows repeat."""
     rng = np.random.default_rng(seed)
     how = settings(n_linear=0, identity=True, fern=fern, depth=depth)
-    loss = SquaredError(2)
+    loss = SquaredErrorKernel(2)
     table = rng.integers(-2, 3, size=(19, 3)).astype(np.float32)
     trainer = trainer_of(how, 3, loss, seed % 2**32)
     arrays = trainer.arrays
@@ -161,7 +161,7 @@ def test_gradients_are_finite_differences(change, name):
 @pytest.mark.parametrize("n_columns", [15, 16, 17, 33, 81])
 @pytest.mark.parametrize("identity", [False, True])
 def test_gradients_of_any_number_of_columns(n_columns, identity):
-    how, loss = settings(identity=identity), LogLoss(3)
+    how, loss = settings(identity=identity), LogLossKernel(3)
     trainer, table, target = small_problem(how, loss, n_columns=n_columns)
     mean_loss, found = trainer.gradients(table, target)
     arrays = {key: array.copy() for key, array in trainer.arrays.items()}
@@ -191,7 +191,7 @@ def finite_difference(total, arrays, key, at, step=1e-7):
 @pytest.mark.parametrize("kind", ["adam", "adagrad", "sgd"])
 def test_a_step_moves_only_what_the_batch_reaches(kind, fern, head):
     how = settings(optimizer=kind, fern=fern, head=head, depth=5, batch_size=24)
-    loss = LogLoss(3)
+    loss = LogLossKernel(3)
     trainer, table, target = small_problem(how, loss)
     arrays = trainer.arrays
     for t in range(1, 4):
@@ -223,7 +223,7 @@ def test_a_step_moves_only_what_the_batch_reaches(kind, fern, head):
 
 def test_weight_decay_takes_a_share_of_vectors_and_directions():
     how = settings(weight_decay=0.5, optimizer="sgd", momentum=0.0)
-    trainer, table, target = small_problem(how, LogLoss(3))
+    trainer, table, target = small_problem(how, LogLossKernel(3))
     _, gradient = trainer.gradients(table, target)
     before = {key: array.copy() for key, array in trainer.arrays.items()}
     trainer.run(np.array([0.1]))
@@ -238,7 +238,7 @@ def test_weight_decay_takes_a_share_of_vectors_and_directions():
 def test_running_statistics_in_closed_form(n_steps):
     """The mean of the first hundred batches; behind them, each batch counts a hundredth."""
     how = settings(batch_size=8, n_linear=3)
-    trainer = trainer_of(how, 4, SquaredError(1))
+    trainer = trainer_of(how, 4, SquaredErrorKernel(1))
     rng = np.random.default_rng(0)
     direction = trainer.arrays["direction"].astype(float)[:, :3]
     means, variances = [], []
@@ -263,7 +263,7 @@ def test_a_tree_of_depth_1_is_a_fern_of_depth_1_bit_for_bit(optimizer):
     trained = []
     for fern in (False, True):
         how = settings(depth=1, fern=fern, optimizer=optimizer, batch_size=9, dropout=0.3)
-        trainer, _, _ = small_problem(how, LogLoss(3), n=40)
+        trainer, _, _ = small_problem(how, LogLossKernel(3), n=40)
         trainer.run(np.full(60, 0.05))
         trained.append(trainer.arrays)
     for name, array in trained[0].items():
@@ -272,7 +272,7 @@ def test_a_tree_of_depth_1_is_a_fern_of_depth_1_bit_for_bit(optimizer):
 
 @pytest.mark.parametrize("c", [0.5, 4.0])
 def test_scaled_features_and_thresholds_scale_the_output(c):
-    how, loss = settings(n_linear=0, identity=True), SquaredError(2)
+    how, loss = settings(n_linear=0, identity=True), SquaredErrorKernel(2)
     trainer, table, _ = small_problem(how, loss)
     trainer.run(np.full(20, 0.05))
     arrays = copy.deepcopy(trainer.arrays)
@@ -285,7 +285,7 @@ def test_scaled_features_and_thresholds_scale_the_output(c):
 
 def test_rows_of_weight_zero_do_not_train_and_batches_follow_the_weights():
     """Features that only one kind of row has, watched by the running mean."""
-    how, loss = settings(n_linear=4, batch_size=10), SquaredError(1)
+    how, loss = settings(n_linear=4, batch_size=10), SquaredErrorKernel(1)
     trainer = trainer_of(how, 2, loss)
     table = np.array([[1, 0], [0, 1], [100, 100]], dtype=np.float32)
     trainer.set_rows(table, np.zeros((3, 1)), np.array([1.0, 3.0, 0.0]))
@@ -296,7 +296,7 @@ def test_rows_of_weight_zero_do_not_train_and_batches_follow_the_weights():
 
 
 def test_leaves_have_vectors_once_rows_reach_them():
-    how, loss = settings(depth=8, n_trees=5), LogLoss(3)
+    how, loss = settings(depth=8, n_trees=5), LogLossKernel(3)
     trainer, table, _ = small_problem(how, loss)
     assert (trainer.arrays["leaf"] < 0).all()
     trainer.run(np.full(3, 0.01))
@@ -307,11 +307,11 @@ def test_leaves_have_vectors_once_rows_reach_them():
 
 
 def test_training_ends_at_the_stop_flag():
-    trainer, table, target = small_problem(settings(), LogLoss(3))
+    trainer, table, target = small_problem(settings(), LogLossKernel(3))
     stop = np.ones(1, dtype=np.uint8)
     how = settings()
     stopped = HingeTrainer(
-        trainer.arrays, 6, how.depth, 0.5, how.fern, LogLoss(3), "adam", 0.9, 0.0,
+        trainer.arrays, 6, how.depth, 0.5, how.fern, LogLossKernel(3), "adam", 0.9, 0.0,
         0.0, 24, 0, stop,
     )  # fmt: skip
     stopped.set_rows(table, target, np.ones(24))
@@ -324,12 +324,12 @@ def test_training_ends_at_the_stop_flag():
 def test_the_loss_of_a_run_is_the_mean_loss_of_its_batches(n_steps):
     """Each batch is the whole table, and steps of length 0 change nothing."""
     how = settings(identity=True, n_linear=0, optimizer="sgd", momentum=0.0)
-    trainer, table, target = small_problem(how, LogLoss(3))
+    trainer, table, target = small_problem(how, LogLossKernel(3))
     trainer.run(np.full(20, 0.03))
-    before, _ = LogLoss(3).evaluate(trainer.respond(table), target)
+    before, _ = LogLossKernel(3).evaluate(trainer.respond(table), target)
     assert trainer.run(np.zeros(n_steps)) == pytest.approx(before.mean(), rel=1e-5)
     first, second = trainer.run(np.full(1, 0.03)), trainer.run(np.zeros(1))
-    trainer, table, target = small_problem(how, LogLoss(3))
+    trainer, table, target = small_problem(how, LogLossKernel(3))
     trainer.run(np.full(20, 0.03))
     mean = trainer.run(np.array([0.03, 0.0]))
     assert second < first and mean == pytest.approx((first + second) / 2, rel=1e-5)
@@ -369,7 +369,7 @@ def bag_of(how, fields=None, seed=0, n=200, weight=None):
     )
     target = y[:, None].astype(float)
     weight = np.ones(n) if weight is None else weight
-    training = HingeTraining(source, target, LogLoss(3), weight, how, seed, NEVER)
+    training = HingeTraining(source, target, LogLossKernel(3), weight, how, seed, NEVER)
     training.run()
     return training, source
 
@@ -418,7 +418,7 @@ def test_validation_scores_are_weighted_means_of_losses():
     rows = training.validation_rows
     assert len(rows) == 60
     raw = training.trainer.respond(training.table)[rows]  # of the best model
-    losses, _ = LogLoss(3).evaluate(raw, training.validation_target)
+    losses, _ = LogLossKernel(3).evaluate(raw, training.validation_target)
     best = max(training.record["validation_scores_"])
     assert -np.average(losses, weights=weight[rows]) == pytest.approx(best, rel=1e-6)
 

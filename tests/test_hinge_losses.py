@@ -10,7 +10,7 @@ from makers import OwnPoisson, OwnSquaredError, assert_same_trees
 from makers import kernel_targets as targets_for
 from makers import quick_hinge as quick
 from scipy.special import logsumexp, softmax
-from skforest._kernels.base.loss import LogLoss
+from skforest._kernels.base.loss import LogLossKernel
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics import d2_tweedie_score, log_loss
@@ -23,30 +23,27 @@ from skforest import (
 )
 from skforest.training import losses
 from skforest.training.hinge import calibrated_baseline
-from skforest.training.losses import weighted_quantile
+from skforest.training.losses import registry, weighted_quantile
+from skforest.training.losses.scales import QuantileScale
 
 # ------------------------------------------------------------------------------------------ losses
 
 
-class Parameters:
-    delta, quantile, label_smoothing, power = 1.35, 0.8, 0.0, 1.5
-
-
-@pytest.mark.parametrize("name", losses.LOSSES)
+@pytest.mark.parametrize("name", registry.LOSSES)
 def test_constants_that_training_starts_from(name):
     rng = np.random.default_rng(0)
-    loss = losses.make_loss(name, 3, Parameters)
+    loss = losses.make_loss(name, 3, quantile=0.8)
     n = 2000
     if name == "log_loss":
         y, weight = rng.integers(2, size=n), np.ones(n)  # no row of the third class
-        units = loss.target_units(y, weight)
+        units = loss.scale.units(y, weight)
         assert units.baseline[2] < -100
         assert units.baseline[:2].tolist() == [0, 0]
     else:
         y, weight = 1.0 + rng.poisson(4.0, size=(n, 3)), rng.integers(1, 4, n) * 1.0
-        units = loss.target_units(y, weight)
-    target = loss.standardize(loss.scale_target(y, units), units)
-    kernel = loss.kernel_loss()
+        units = loss.scale.units(y, weight)
+    target = loss.scale.standardized(loss.scale.scaled(y, units), units)
+    kernel = loss.kernel()
     assert target.shape == (n, kernel.n_columns)
     if name in ("squared_error", "poisson", "gamma", "tweedie"):
         slopes = kernel.evaluate(np.zeros((n, 3)), target)[1]
@@ -62,16 +59,16 @@ def test_constants_that_training_starts_from(name):
 @pytest.mark.parametrize("name", ["squared_error", "absolute_error", "huber", "quantile"])
 def test_targets_are_deviations_in_units_of_their_size(name):
     rng = np.random.default_rng(0)
-    loss = losses.make_loss(name, 2, Parameters)
+    scale = losses.make_loss(name, 2, quantile=0.8).scale
     y = np.stack([rng.normal(3, 1e5, 50), np.full(50, 7.0)], axis=1)
     weight = rng.uniform(size=50)
-    units = loss.target_units(y, weight)
-    scaled = loss.scale_target(y, units)
+    units = scale.units(y, weight)
+    scaled = scale.scaled(y, units)
     assert 0.5 < np.abs(scaled).max() <= 1
-    target = loss.standardize(scaled, units)
+    target = scale.standardized(scaled, units)
     np.testing.assert_allclose(target * units.response + units.baseline, y)
     assert units.response[1] == 0
-    continued = loss.target_units(y + 1, weight, units.baseline)
+    continued = scale.units(y + 1, weight, units.baseline)
     assert (continued.baseline == units.baseline).all()
 
 
@@ -96,32 +93,32 @@ def test_units_of_robust_losses_are_those_of_most_targets():
     count = np.where(rare[:, 0] == 0, 1, 3)
     copies = losses.robust_size(np.repeat(rare, count, axis=0), np.ones(count.sum()))
     np.testing.assert_allclose(losses.robust_size(rare, count), copies, rtol=0.02)
-    clipped = losses.Huber(1, delta=1.0).without_outliers(columns["outliers"][0][:, None], weight)
-    assert 15 < clipped.max() < 17 and losses.SquaredError(1).without_outliers(y, weight) is y
+    robust, plain = (registry.LOSSES[name](1).scale for name in ("huber", "squared_error"))
+    clipped = robust.without_outliers(columns["outliers"][0][:, None], weight)
+    assert 15 < clipped.max() < 17 and plain.without_outliers(y, weight) is y
 
 
 def test_rare_targets_apart_from_all_others_weigh_as_much_as_rows_beyond_the_quantile():
     y = np.random.default_rng(0).normal(size=(1000, 1))
     weight = np.ones(1000)
     outliers = np.where(np.arange(1000) < 20, 100.0, y[:, 0])[:, None]
-    loss = losses.Quantile(1, quantile=0.9)
-    factor = loss.outlier_factor(outliers, weight)
+    scale = QuantileScale(0.9)
+    factor = scale.outlier_factor(outliers, weight)
     np.testing.assert_allclose(factor, np.where(np.arange(1000) < 20, 1 / 9, 1.0))
-    low = losses.Quantiles([0.2, 0.5]).outlier_factor(-outliers, weight)
+    low = QuantileScale(np.array([0.2, 0.5])).outlier_factor(-outliers, weight)
     np.testing.assert_allclose(low, np.where(np.arange(1000) < 20, 1 / 4, 1.0))
     # A third of the weight of the rows that are beyond the quantile is not rare.
-    assert loss.outlier_factor(outliers, np.where(np.arange(1000) < 20, 5.0, 1.0)) is None
-    assert losses.Quantile(1, quantile=0.97).outlier_factor(outliers, weight) is None
+    assert scale.outlier_factor(outliers, np.where(np.arange(1000) < 20, 5.0, 1.0)) is None
+    assert QuantileScale(0.97).outlier_factor(outliers, weight) is None
     # They move neither the median nor a quantile on the other side. Long tails are no outliers.
-    low_quantile = losses.Quantile(1, quantile=0.1)
-    for other in (low_quantile, losses.AbsoluteError(1), losses.Huber(1, delta=1)):
-        assert other.outlier_factor(outliers, weight) is None
-    assert loss.outlier_factor(np.exp(2 * y), weight) is None
-    assert loss.outlier_factor(np.where(y > 0, y, 0) * (y > 2), weight) is None
+    for level in (0.1, 0.5):
+        assert QuantileScale(level).outlier_factor(outliers, weight) is None
+    assert scale.outlier_factor(np.exp(2 * y), weight) is None
+    assert scale.outlier_factor(np.where(y > 0, y, 0) * (y > 2), weight) is None
 
 
 def test_the_limit_of_huber_follows_the_residuals():
-    loss = losses.Huber(2, delta=1.5).kernel_loss()
+    loss = registry.huber(2, delta=1.5).kernel()
     y = np.array([[0.0, 0.0]])
     assert loss.evaluate(y + 10, y)[1].tolist() == [[1.5, 1.5]]
     loss.adapt([0.1, 0.0])
@@ -133,7 +130,7 @@ def test_the_limit_of_huber_follows_the_residuals():
 def test_a_target_that_is_no_count_is_named():
     for y in (np.array([[-1.0], [2.0]]), np.zeros((2, 1))):
         with pytest.raises(ValueError, match="needs y of 0 or more with a positive mean"):
-            losses.Poisson(1).target_units(y, np.ones(2))
+            registry.poisson(1).scale.units(y, np.ones(2))
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -173,7 +170,7 @@ def test_losses_as_defined():
 
 
 def test_log_loss_of_huge_responses_is_finite():
-    losses, slopes = LogLoss(3).evaluate(np.array([[1e4, -1e4, 0.0]]), np.array([[1.0]]))
+    losses, slopes = LogLossKernel(3).evaluate(np.array([[1e4, -1e4, 0.0]]), np.array([[1.0]]))
     assert losses[0] == pytest.approx(2e4)
     np.testing.assert_array_equal(slopes, [[1, -1, 0]])
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from makers import assert_same_trees
+from makers import OwnSquaredError, assert_same_trees
 from makers import hinge_rows as rows_of
 from makers import quick_hinge as quick
 from scipy import sparse
@@ -450,6 +450,17 @@ def test_columns_and_targets_far_from_those_before_are_named_once():
     with pytest.warns(UserWarning, match="column 'b' of X, y in this part") as found:
         model.partial_fit(X[100:] * [1, 1000], 1000 * X["a"][100:])
     assert len(found) == 1
+
+
+@pytest.mark.filterwarnings("ignore:most values of y")
+def test_a_loss_of_the_user_follows_the_units_of_a_stream():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 3))
+    y = np.where(np.arange(800) < 200, 1, 30) * (X[:, 0] + abs(X[:, 1]))
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError())
+    for first in range(0, 800, 100):
+        model.partial_fit(X[first : first + 100], y[first : first + 100])
+    assert model.score(X[600:], y[600:]) > 0.5
 
 
 def test_values_far_from_those_of_the_first_part_keep_their_differences():

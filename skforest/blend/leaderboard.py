@@ -5,7 +5,7 @@ import html
 import numpy as np
 from sklearn.base import is_classifier
 
-from ..training.blending import LogLoss, with_temperature
+from ..training.blending import HeldOutLogLoss, with_temperature
 from ..training.threads import NotInTime
 
 COLUMNS = "score", "weight", "fit_seconds", "predict_us", "refitted"
@@ -19,7 +19,7 @@ def comparison(blend, criterion, samples):
     folds and applied to the other. Otherwise models that are too confident would look worse than
     they are in a blend with a temperature.
     """
-    has_temperature = isinstance(criterion, LogLoss) and len(samples.classes) == 1
+    has_temperature = isinstance(criterion, HeldOutLogLoss) and len(samples.classes) == 1
     codes = samples.compared_y[:, 0]
 
     def score(response):

@@ -20,7 +20,7 @@ from ..estimators.base import take_rows
 from ..estimators.prediction import is_forest
 from ..estimators.targets import same_classes
 from ..table.training_set import IS_LEFT_OUT, TRAINS
-from ..training.blending import R2, LogLoss, Scorer, sharpened
+from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer, sharpened
 from ..training.method import mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
 
@@ -376,14 +376,14 @@ def criterion_of(blend, samples, members):
         )
     if is_classifier(blend):
         n_classes = [len(labels) for labels in samples.classes]
-        return LogLoss(y.astype(np.int64), n_classes, weight)
+        return HeldOutLogLoss(y.astype(np.int64), n_classes, weight)
     is_usual = np.ones(len(y), dtype=bool)
     for member in members:
         if isinstance(member, OwnMember):
             is_usual &= (member.estimator._without_outliers(y, weight) == y).all(axis=1)
     if 2 * weight[is_usual].sum() > weight.sum():
         weight = np.where(is_usual, weight, 0.0)
-    return R2(y, weight)
+    return HeldOutR2(y, weight)
 
 
 def check_scoring(blend, samples):

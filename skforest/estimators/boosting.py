@@ -11,14 +11,7 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils.metaestimators import available_if
 
 from .._docs import CLASS_WEIGHT, described, with_texts
-from ..training.losses import (
-    BoostedLogLoss,
-    Quantiles,
-    SquaredError,
-    loss_names,
-    make_loss,
-)
-from ..training.user_losses import Loss, UserLoss
+from ..training.losses import Loss, loss_names, make_loss, squared_error, takes
 from .base import Interval, Real, StrOptions
 from .boosting_base import ObliqueBoosting
 from .targets import ForestClassifierMixin, ForestRegressorMixin
@@ -266,12 +259,12 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
 
     def _make_loss(self):
         if self._has_several_outputs:
-            return SquaredError(sum(self.n_classes_))
-        return BoostedLogLoss(self.n_classes_)
+            return squared_error(sum(self.n_classes_))
+        return make_loss("log_loss", self.n_classes_, boosting=True)
 
     def _target_units(self, data, target, is_warm_start):
         baseline = self.forest_.baseline if is_warm_start else None
-        return self._make_loss().target_units(target, data.weight, baseline)
+        return self._make_loss().scale.units(target, data.weight, baseline)
 
     @available_if(has_one_output)
     @with_texts()
@@ -328,7 +321,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(loss_names("boosting")), Loss],
+        "loss": [StrOptions(loss_names("for_boosting")), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
         "power": [Interval(Real, 1.0, 2.0, closed="neither")],
@@ -372,7 +365,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
 
     @property
     def _has_several_quantiles(self):
-        return self.loss == "quantile" and not isinstance(self.quantile, Real)
+        return takes(self.loss, "quantile") and not isinstance(self.quantile, Real)
 
     @property
     def _fitted_quantiles(self):
@@ -414,11 +407,8 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
                 )
 
     def _make_loss(self):
-        if self._has_several_quantiles:
-            return Quantiles(self.quantile)
-        if isinstance(self.loss, Loss):
-            return UserLoss(self.loss, self.n_outputs_)
-        return make_loss(self.loss, self.n_outputs_, self)
+        own = {"delta": self.delta, "quantile": self.quantile, "power": self.power}
+        return make_loss(self.loss, self.n_outputs_, **own)
 
     def score(self, X, y, sample_weight=None):
         """R^2 of `predict`, or with several quantiles the mean of their D^2.

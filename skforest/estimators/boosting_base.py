@@ -156,10 +156,10 @@ class ObliqueBoosting(BaseForest):
             rows = self._merged_rows(X, y, weight, levels, data.feature_map, has_new_labels=True)
         if sparse.issparse(data.X) != sparse.issparse(rows.X):
             raise TypeError("X_val must be sparse where X is, and only there")
-        loss, y = self._make_loss(), self._numeric_target(rows.y)
+        scale, y = self._make_loss().scale, self._numeric_target(rows.y)
         with errors_about("y_val"):
-            loss.check_target(y, rows.weight)
-            return rows.with_target(loss.scale_target(y, data.units), data.units)
+            scale.check(y, rows.weight)
+            return rows.with_target(scale.scaled(y, data.units), data.units)
 
     # ----------------------------------------------------------------------------------- settings
 
@@ -239,7 +239,7 @@ class ObliqueBoosting(BaseForest):
             return None
         levels = data.feature_map.levels
         signs = read_monotonic(self.monotonic_cst, self._column_names, levels)
-        if len(self._make_loss().start(data.baseline)) > 1:
+        if len(self._make_loss().scale.start(data.baseline)) > 1:
             raise ValueError(
                 f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
             )
@@ -267,8 +267,8 @@ class ObliqueBoosting(BaseForest):
             )
         is_monotonic = settings.monotonic is not None
         for name, value in parameters.items():
-            if value and (loss.renews_leaves or is_monotonic):
-                reason = f"loss={self.loss!r}" if loss.renews_leaves else "monotonic_cst"
+            if value and (is_monotonic or not loss.has_curvature):
+                reason = "monotonic_cst" if loss.has_curvature else f"loss={self.loss!r}"
                 raise ValueError(f"{name}={value!r} is not possible with {reason}")
         start = None if start is None else float(start)
         settings = replace(settings, linear_leaves=bool(leaves), linear_start=start)

@@ -12,8 +12,7 @@ import numpy as np
 from .._docs import CLASS_WEIGHT, described
 from ..table.feature_grid import FeatureGrid
 from ..training.hinge import HingeMethod, HingeSettings, temperature_of
-from ..training.losses import SquaredError, TargetUnits, loss_names, make_loss
-from ..training.user_losses import Loss, UserLabelLoss, UserLoss
+from ..training.losses import Loss, TargetUnits, loss_names, make_loss, squared_error
 from .base import BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
 from .streams import TAKES_BATCH, StreamMixin
 from .targets import ForestClassifierMixin, ForestRegressorMixin
@@ -22,7 +21,6 @@ from .validation import Procedure, store_parameters
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
-POISSON_RATE = 1 / 30  # times these: its gradient grows exponentially with the response
 
 PARAMETERS = """
 n_estimators : int
@@ -342,13 +340,12 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
         n_steps = max(2400, math.ceil(n_epochs * n_rows / batch_size))
         n_inner_products = 200 if is_large else 100
         rate = ADAGRAD_RATE if procedure.optimizer == "adagrad" else ADAM_RATE
-        rate *= POISSON_RATE if self.loss == "poisson" else 1
         auto = {
             "n_bags": 5,
             "max_depth": 8 if is_large else 5,
             "n_directions": 80 if self.features == "conv" else n_inner_products,
             "max_iter": min(n_steps, 20_000),
-            "learning_rate": rate / self.n_estimators,
+            "learning_rate": rate * self._make_loss().hinge_rate / self.n_estimators,
         }
         values = {name: getattr(self, name) for name in auto}
         auto |= {name: value for name, value in values.items() if not isinstance(value, str)}
@@ -420,7 +417,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions({"log_loss"}), Loss],
+        "loss": [StrOptions(loss_names("for_hinge", of_labels=True)), Loss],
         "calibrate": ["boolean"],
         "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
@@ -456,12 +453,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     @property
     def _calibrates(self):
-        is_log_loss = self.loss == "log_loss" and not self._has_several_outputs
-        return (
-            self.calibrate
-            and is_log_loss
-            and not (self._procedure.early_stopping or self.bootstrap)
-        )
+        is_free = not (self._procedure.early_stopping or self.bootstrap)
+        return self.calibrate and is_free and self._make_loss().has_temperature
 
     def _store(self, forest, settings, records, n_before=0):
         super()._store(forest, settings, records, n_before)
@@ -471,14 +464,13 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         if self._has_several_outputs:
             if isinstance(self.loss, Loss):
                 raise ValueError(f"loss={self.loss!r} takes one output, y has several")
-            return SquaredError(sum(self.n_classes_))
-        if isinstance(self.loss, Loss):
-            return UserLabelLoss(self.loss, self.n_classes_)
-        return make_loss("log_loss", self.n_classes_, self._procedure)
+            return squared_error(sum(self.n_classes_))
+        smoothing = {"label_smoothing": self._procedure.label_smoothing}
+        return make_loss(self.loss, self.n_classes_, is_one_hot=True, **smoothing)
 
     def _target_units(self, data, target, is_warm_start):
         baseline = self.forest_.baseline if is_warm_start else None
-        return self._make_loss().target_units(target, data.weight, baseline)
+        return self._make_loss().scale.units(target, data.weight, baseline)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
@@ -551,7 +543,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     _calibrates_quantiles = True
     _parameter_constraints: dict = {
-        "loss": [StrOptions(loss_names("hinge")), Loss],
+        "loss": [StrOptions(loss_names("for_hinge")), Loss],
         "delta": [Interval(Real, 0.0, None, closed="neither")],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }
@@ -586,9 +578,8 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _make_loss(self):
-        if isinstance(self.loss, Loss):
-            return UserLoss(self.loss, self.n_outputs_, in_units=True)
-        return make_loss(self.loss, self.n_outputs_, self)
+        own = {"delta": self.delta, "quantile": self.quantile}
+        return make_loss(self.loss, self.n_outputs_, in_units=True, **own)
 
     def partial_fit(self, X, y, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.

@@ -16,9 +16,14 @@ from .._docs import with_texts
 from ..forest.edit import with_gate
 from ..forest.statistics import labels_of, probabilities
 from ..table.target_statistics import indicators
-from ..training.losses import SquaredError, TargetUnits, for_squared_errors, with_outlier_weights
+from ..training.losses import (
+    Loss,
+    TargetUnits,
+    for_squared_errors,
+    squared_error,
+    with_outlier_weights,
+)
 from ..training.method import balancing_factor
-from ..training.user_losses import Loss
 from .base import StrOptions
 from .predictor import ClassPredictor, Predictor
 
@@ -369,24 +374,24 @@ class ForestRegressorMixin(RegressorMixin):
     def _set_target(self, data, is_warm_start):
         """The target in the units of the loss: deviations from a baseline."""
         loss = self._make_loss()
-        is_calibrated = self._calibrates_quantiles and loss.calibration_level is not None
+        is_calibrated = self._calibrates_quantiles and loss.quantile is not None
         keeps_baseline = is_warm_start and not is_calibrated
         baseline = self.forest_.baseline if keeps_baseline else None
-        data = with_outlier_weights(data, loss)
+        data = with_outlier_weights(data, loss.scale)
         with np.errstate(over="ignore", invalid="ignore"):  # raises for targets that are too large
-            units = loss.target_units(data.y, data.weight, baseline)
-        return data.with_target(loss.scale_target(data.y, units), units)
+            units = loss.scale.units(data.y, data.weight, baseline)
+        return data.with_target(loss.scale.scaled(data.y, units), units)
 
     def _make_loss(self):
-        return SquaredError(self.n_outputs_)
+        return squared_error(self.n_outputs_)
 
     def _without_outliers(self, y, weight):
         """The target as the loss clips it for choices by squared errors."""
-        return self._make_loss().without_outliers(y, weight)
+        return self._make_loss().scale.without_outliers(y, weight)
 
     def _for_squared_errors(self, data):
         """The training set without outliers of the target, or with all of them clipped."""
-        return for_squared_errors(data, self._make_loss())
+        return for_squared_errors(data, self._make_loss().scale)
 
     @property
     def _task_metadata(self):
@@ -418,7 +423,7 @@ class ForestRegressorMixin(RegressorMixin):
     @property
     def _has_own_link(self):
         loss = getattr(self, "loss", None)
-        return isinstance(loss, Loss) and type(loss).inverse_link is not Loss.inverse_link
+        return isinstance(loss, Loss) and loss._has_link
 
     def _linked(self, response):
         """Predictions by the response of the forest, before an only output loses its axis."""

@@ -33,7 +33,7 @@ class _RowMean:
         return other
 
 
-class LogLoss(_RowMean):
+class HeldOutLogLoss(_RowMean):
     """Minus the log loss of the labels, averaged over outputs; larger is better."""
 
     def __init__(self, codes, n_classes, weight):
@@ -49,7 +49,7 @@ class LogLoss(_RowMean):
         return float(np.average(_log(probability).mean(axis=1), weights=self.weight))
 
 
-class R2(_RowMean):
+class HeldOutR2(_RowMean):
     """Coefficient of determination, averaged over outputs."""
 
     def __init__(self, y, weight):

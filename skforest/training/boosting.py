@@ -14,7 +14,7 @@ from ..forest.statistics import responses
 from .boosting_rounds import TrainedRounds, train_rounds
 from .boosting_rows import BoostingRows
 from .early_stopping import balanced_folds, draw_held_out
-from .losses import BaseLoss
+from .losses import TrainingLoss
 from .method import Method
 from .threads import thread_count
 
@@ -28,7 +28,7 @@ KEPT = 1.5
 class BoostingSettings:
     """The parameters of oblique boosting, with every value resolved."""
 
-    loss: BaseLoss
+    loss: TrainingLoss
     n_rounds: int
     n_bags: int
     learning_rate: float
@@ -210,7 +210,7 @@ class BoostingMethod(Method):
         training = train(self.settings, weight, held_out, control=control, known=known)
         forest, first = self.packed(training, sample), None
         record = {"validation_scores_": np.array(training.scores)}
-        if self.settings.loss.is_calibrated and holds_out:
+        if self.settings.loss.calibration is not None and holds_out:
             record["unseen"] = seed, calibration_part(forest, sample, held_out)
         if is_repeated and training.trees:
             first = training.trained_rounds(forest)
@@ -268,23 +268,22 @@ class BoostingMethod(Method):
         """
         forest = self.joined(trained.forests, consume=True)
         if parts := self._calibration_parts(forest, trained):
-            forest = calibrated(forest, self.settings.loss.calibration(parts))
+            forest = calibrated(forest, self.settings.loss.calibration.fit(parts))
         return forest if before is None or self.known else self.joined([before, forest])
 
     def _calibration_parts(self, forest, trained):
         """The rows that the loss calibrates a forest with, see `calibration_part`.
 
-        A loss decides whether training rows are used where a single bag, or none, has held out
-        rows.
+        A calibration may take training rows where a single bag, or none, has held out rows.
         """
-        loss, data = self.settings.loss, trained.data
-        if not loss.is_calibrated:
+        calibration, data = self.settings.loss.calibration, trained.data
+        if calibration is None:
             return []
         unseen = dict(record["unseen"] for record in trained.records if "unseen" in record)
         parts = [unseen[seed] for seed in sorted(unseen)]  # a fixed order of additions
         if data.left_out_weight is not None:  # all bags leave out the same rows
             parts = [calibration_part(forest, data, data.left_out_weight)]
-        if loss.is_calibrated_in_training and len(parts) < 2:
+        if calibration.takes_training_rows and len(parts) < 2:
             if len(trained.members) == 1:
                 data = data.without_fold(trained.members[0])
             parts = [calibration_part(forest, data, data.weight)]

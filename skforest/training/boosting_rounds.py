@@ -121,7 +121,7 @@ class BoostingTraining:
     def __init__(self, rows, settings, weight, held_out, seed, control, known):
         self.rows, self.settings, self.loss = rows, settings, settings.loss
         self.target, self.start, self.unit = rows.target, rows.start, rows.response_unit
-        self.kernel = self.loss.kernel_loss()
+        self.kernel = self.loss.kernel()
         # Sums of weights are compared with `l2`, so weights need a unit: that of a typical
         # distinct row, with which copies of all rows change nothing.
         of_rows = weight if rows.n_given else weight + held_out
@@ -197,7 +197,7 @@ class BoostingTraining:
 
     def _training_loss(self, raw):
         target = np.ascontiguousarray(self.target[self.train_rows])
-        losses = self.kernel.evaluate(raw, target)[0]
+        losses = self.kernel.losses(raw, target)
         return np.einsum("i,i->", losses, self.weight[self.train_rows])
 
     def _warn_of_divergence(self, n_best):
@@ -218,7 +218,7 @@ class BoostingTraining:
     def _add_round(self, number):
         """One round."""
         X, derivatives = self.rows.X, (self.gradient, self.curvature)
-        if self.loss.renews_leaves:
+        if self.loss.leaf.renews:
             rows = self.train_rows[:: -(-len(self.train_rows) // SIZED_ROWS)]
             self.size = robust_size(self.target[rows] - self.raw[rows], self.weight[rows])
         if self.kernel.is_adaptive:
@@ -420,8 +420,8 @@ class BoostingTraining:
         sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
         value = -sums[0] / (sums[1] + self.settings.l2)
         self._check_values(value)
-        value = np.clip(value, -self.loss.max_step, self.loss.max_step)
-        if self.loss.renews_leaves:
+        value = np.clip(value, -self.loss.leaf.max_step, self.loss.leaf.max_step)
+        if self.loss.leaf.renews:
             value = self._least_loss_constants(leaf[rows], rows, value)
         if self.rows.monotonic is not None:
             value = np.clip(value, *self.grower.leaf_bounds().T[:, :, None])
@@ -446,7 +446,7 @@ class BoostingTraining:
             if len(members):
                 residual = self.target[members] - self.raw[members]
                 part = residual, self.weight[members], self.kernel, self.size
-                value[number] = self.loss.leaf_value(*part)
+                value[number] = self.loss.leaf.value(*part)
         return value
 
     # ------------------------------------------------------------------------------------ packing

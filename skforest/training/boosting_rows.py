@@ -41,9 +41,9 @@ class BoostingRows:
     """
 
     def __init__(self, data, settings):
-        loss = settings.loss
-        self.target = loss.standardize(data.target, data.units)
-        self.start, self.response_unit = loss.start(data.baseline), data.units.response
+        scale = settings.loss.scale
+        self.target = scale.standardized(data.target, data.units)
+        self.start, self.response_unit = scale.start(data.baseline), data.units.response
         self.monotonic, self.feature_shape = settings.monotonic, settings.feature_shape
         self.interacting, self.unit = settings.interacting, data.unit()
         source = data.feature_map.source

@@ -52,7 +52,7 @@ class HingeMethod(Method):
     ----------
     settings, task, sampling
         As those of `Method`.
-    loss : BaseLoss
+    loss : TrainingLoss
     seed : int
         Of the importances and of the held-out rows, which all bags share.
     """
@@ -76,7 +76,7 @@ class HingeMethod(Method):
     def prepared(self, data, members, request):
         """The features in their units; rows that no bag sees, or that the first one leaves out."""
         method, is_kept_apart = copy(self), None
-        if self.loss.calibration_level is not None:
+        if self.loss.quantile is not None:
             if not self.sampling.bootstrap:
                 data, _ = data.in_copies()
             is_kept_apart = self.held_out(data)
@@ -99,7 +99,7 @@ class HingeMethod(Method):
     def held_out(self, data):
         """Mask of the rows that calibrate the forest, the same in every call; or all False."""
         fraction = self.settings.held_out_fraction
-        if self.loss.calibration_level is None:
+        if self.loss.quantile is None:
             fraction = max(fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
         return draw_weighted(data.weight, fraction, random_stream(self.seed), data.group)
 
@@ -109,7 +109,7 @@ class HingeMethod(Method):
         is_image = self.settings.receptive_fields is not None
         if is_image or not power or np.count_nonzero(data.weight) < 2:
             return np.ones(n_features)
-        importances = quick_importances(for_squared_errors(data, self.loss), self.seed)
+        importances = quick_importances(for_squared_errors(data, self.loss.scale), self.seed)
         if not importances.any():
             return np.ones(n_features)
         emphasis = np.maximum(importances * n_features, MIN_EMPHASIS**2) ** power
@@ -143,10 +143,10 @@ class HingeMethod(Method):
 
     def training(self, data, source, seed, stop):
         """The `HingeTraining` of one bag."""
-        target = self.loss.standardize(data.target, data.units)
-        loss = self.loss.batch_loss(data.units)
+        target, kernel = self.loss.scale.standardized(data.target, data.units), self.loss.kernel()
+        kernel.set_units(data.units)
         return HingeTraining(
-            source, target, loss, data.weight, self.settings, seed, stop, data.group
+            source, target, kernel, data.weight, self.settings, seed, stop, data.group
         )
 
     def packed(self, training, data, keep_all=False):
@@ -172,7 +172,7 @@ class HingeMethod(Method):
             forest = forest.replaced(forest.arrays | {"value": value})
         if before is not None:
             forest = self.joined([forest], before, consume=True)
-        level = self.loss.calibration_level
+        level = self.loss.quantile
         if level is None:
             return forest
         # Bags that a warm start adds move the quantile of all.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.base.loss import Loss
+from .._kernels.base.loss import LossKernel
 from .._kernels.base.rows import random_stream
 from .._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
 from .early_stopping import draw_weighted
@@ -112,7 +112,7 @@ def _pool(n_linear, n_identity, first, shape, random):
 class HingeTraining:
     """The training of one bag, on a target of shape (n_rows, loss.n_columns), float64."""
 
-    def __init__(self, source, target, loss: Loss, weight, settings, seed, stop, group=None):
+    def __init__(self, source, target, loss: LossKernel, weight, settings, seed, stop, group=None):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
         self.weight = weight
         self.loss_curve, self.validation_scores = [], []

@@ -78,13 +78,14 @@ class HingeStream:
         if (factor != 1).any():
             for training in bags:
                 training.scale_responses(factor)
-        part = with_outlier_weights(part, loss)
-        return part.with_target(loss.scale_target(part.y, units), units)
+        part = with_outlier_weights(part, loss.scale)
+        return part.with_target(loss.scale.scaled(part.y, units), units)
 
     def _trained(self, method, data):
         """The stream after its bags were trained on a part, and their forest."""
-        target, forests = method.loss.standardize(data.target, data.units), []
+        target, forests = method.loss.scale.standardized(data.target, data.units), []
         for training in self.bags:
+            training.loss.set_units(data.units)
             training.partial_fit(data, target)
             forests.append(method.packed(training, data, keep_all=True))
             training.release_rows()
@@ -146,13 +147,13 @@ class HingeStream:
         With larger units, responses stay as they are in units of y; with smaller ones, they become
         smaller, too. The baseline moves by the mean error of the bags, where that is large.
         """
-        old, now = self.units.response, loss.target_units(window.y, window.weight)
+        old, now = self.units.response, loss.scale.units(window.y, window.weight)
         is_new = (now.response > 0) & ((old == 0) | are_far(now.response, old))
         new = np.where(is_new, now.response, old)
         factor = np.where(is_new, np.minimum(1, old / np.where(new > 0, new, 1.0)), 1.0)
         response = [bag.trainer.respond(bag.window_table(window)) for bag in bags]
         raw = self.units.baseline + np.mean(response, axis=0) * factor * new
-        shift = loss.baseline_shift(window.y, raw, window.weight)
+        shift = loss.scale.shift(window.y, raw, window.weight)
         is_moved = (old == 0) | (np.abs(shift) > MAX_SHIFT * new)
         baseline = self.units.baseline + np.where(is_moved, shift, 0.0)
         return TargetUnits(baseline, now.scale, new / now.scale), factor
@@ -160,7 +161,7 @@ class HingeStream:
     def has_far_targets(self, loss, y):
         """Are most targets more than FAR units from the baseline?"""
         unit = self.units.response
-        if not loss.has_unit:
+        if not loss.scale.has_unit:
             return False
         far = (np.abs(y - self.units.baseline) > FAR * unit) & (unit > 0)
         return bool((far.mean(axis=0) > 0.5).any())

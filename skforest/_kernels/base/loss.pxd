@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 
 
-cdef class Loss:
+cdef class LossKernel:
     cdef readonly int64_t n_outputs   # length of a raw prediction
     cdef readonly int64_t n_columns   # of a target: 1 for class numbers
 

@@ -18,7 +18,7 @@ Gradient boosting also takes curvatures: the second derivatives d2L/df_k2; 1 whe
 and for gamma and Tweedie their expectations where the mean of y is exp(f), 1 and exp((2 - r) f).
 The second derivatives themselves are larger where y is large, so that Newton steps down would be
 longer than steps up. The constant to start from, the link and the check of the target are
-Python's: `training/losses.py`.
+Python's: `training/losses/`.
 """
 
 from libc.math cimport exp, expm1, fabs, log, log1p
@@ -32,7 +32,7 @@ import numpy as np
 RESIDUALS, MIN_RESIDUAL = 2.0, 1e-3
 
 
-cdef class Loss:
+cdef class LossKernel:
     """Base of all losses; not for direct use."""
 
     is_adaptive = False  # does training call `adapt`?
@@ -100,12 +100,19 @@ cdef class Loss:
                 loss[i] = self.row(&raw[i, 0], &y[i, 0], &slope[i, 0])
         return losses, slopes
 
-    def held_out_losses(self, raw, y):
-        """Losses of many rows that do not train, by which models are compared."""
+    def losses(self, raw, y):
+        """Losses of many rows."""
         return self.evaluate(raw, y)[0]
 
+    def held_out_losses(self, raw, y):
+        """Losses of many rows that do not train, by which models are compared."""
+        return self.losses(raw, y)
 
-cdef class LogLoss(Loss):
+    def set_units(self, units):
+        """Note the `TargetUnits` of the target, in which a loss of the user is not."""
+
+
+cdef class LogLossKernel(LossKernel):
     """Negative log-likelihood of the class after a softmax.
 
     With smoothing, the target is a distribution: 1 - smoothing at the class, and the rest spread
@@ -146,7 +153,7 @@ cdef class LogLoss(Loss):
             curvature[k] = p * (1 - p)
 
 
-cdef class SumOfLosses(Loss):
+cdef class SumKernel(LossKernel):
     """Base of losses that are sums over the outputs, some with a parameter."""
 
     cdef double parameter
@@ -167,7 +174,7 @@ cdef class SumOfLosses(Loss):
         return 0
 
 
-cdef class SquaredError(SumOfLosses):
+cdef class SquaredErrorKernel(SumKernel):
     """Half of the squared difference."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
@@ -175,7 +182,7 @@ cdef class SquaredError(SumOfLosses):
         return slope[0] * slope[0] / 2
 
 
-cdef class AbsoluteError(SumOfLosses):
+cdef class AbsoluteErrorKernel(SumKernel):
     """The absolute difference."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
@@ -183,7 +190,7 @@ cdef class AbsoluteError(SumOfLosses):
         return fabs(raw - y)
 
 
-cdef class HuberLoss(Loss):
+cdef class HuberKernel(LossKernel):
     """Half of the squared difference up to a limit, and linear beyond.
 
     The limit is in proportion to the size of the residuals, which training estimates: one in units
@@ -201,7 +208,7 @@ cdef class HuberLoss(Loss):
         self.limits = np.full(n_outputs, delta) if limits is None else limits
 
     def __reduce__(self):
-        return HuberLoss, (self.n_outputs, self.delta, self.limit)
+        return HuberKernel, (self.n_outputs, self.delta, self.limit)
 
     @property
     def limit(self):
@@ -226,36 +233,32 @@ cdef class HuberLoss(Loss):
         return np.abs(np.subtract(raw, y)).sum(axis=1)
 
 
-cdef class QuantileLoss(SumOfLosses):
-    """Pinball loss: the parameter q per unit of underestimation, 1 - q of overestimation."""
+cdef class QuantileKernel(LossKernel):
+    """Pinball loss: the level q per unit of underestimation, 1 - q of overestimation.
 
-    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        return pinball(raw, y, self.parameter, slope)
-
-
-cdef inline double pinball(double raw, double y, double q, double* slope) noexcept nogil:
-    slope[0] = (1 - q) * (raw > y) - q * (raw < y)
-    return slope[0] * (raw - y)
-
-
-cdef class QuantilesLoss(Loss):
-    """Sum of the pinball losses of several outputs, each with a level of its own."""
+    All outputs have the same level, or each has its own.
+    """
 
     cdef double[::1] levels
 
-    def __init__(self, levels):
-        super().__init__(len(levels))
-        self.levels = np.array(levels, dtype=np.float64)
+    def __init__(self, int64_t n_outputs, level):
+        super().__init__(n_outputs)
+        self.levels = np.full(n_outputs, level, dtype=np.float64)
+
+    def __reduce__(self):
+        return QuantileKernel, (self.n_outputs, np.array(self.levels))
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
         cdef int64_t k
-        cdef double loss = 0
+        cdef double loss = 0, q
         for k in range(self.n_outputs):
-            loss += pinball(raw[k], y[k], self.levels[k], &slope[k])
+            q = self.levels[k]
+            slope[k] = (1 - q) * (raw[k] > y[k]) - q * (raw[k] < y[k])
+            loss += slope[k] * (raw[k] - y[k])
         return loss
 
 
-cdef class PoissonLoss(SumOfLosses):
+cdef class PoissonKernel(SumKernel):
     """Negative log-likelihood of counts with the mean exp(raw), without the constant log(y!)."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
@@ -271,7 +274,7 @@ cdef class PoissonLoss(SumOfLosses):
             curvature[k] = slope[k] + y[k]
 
 
-cdef class GammaLoss(SumOfLosses):
+cdef class GammaKernel(SumKernel):
     """Half of the gamma deviance of positive numbers with the mean exp(raw), up to a constant."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
@@ -280,7 +283,7 @@ cdef class GammaLoss(SumOfLosses):
         return raw + ratio
 
 
-cdef class TweedieLoss(SumOfLosses):
+cdef class TweedieKernel(SumKernel):
     """Half of the Tweedie deviance with the mean exp(raw), up to a constant.
 
     The parameter r, in (1, 2), is the power of the mean that the variance is proportional to.
@@ -302,7 +305,7 @@ cdef class TweedieLoss(SumOfLosses):
             curvature[k] = exp((2 - r) * raw[k])
 
 
-cdef class BinaryLogLoss(SumOfLosses):
+cdef class BinaryLogLossKernel(SumKernel):
     """Negative log-likelihood of the classes 0 and 1; raw is the logarithm of their odds."""
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
@@ -320,21 +323,8 @@ cdef class BinaryLogLoss(SumOfLosses):
             curvature[k] = p * (1 - p)
 
 
-cdef class CallbackLoss(Loss):
-    """A loss in Python, which is called once for all rows of a batch.
-
-    ``given.evaluate_slopes(raw, y)`` returns the losses and the slopes of rows, with raw
-    predictions of ``baseline + unit * f`` where the trees have the sum f. Boosting does not take
-    this loss.
-    """
-
-    cdef object given, baseline, unit
-
-    def __init__(self, given, baseline, unit):
-        super().__init__(len(baseline))
-        self.given = given
-        self.baseline = baseline
-        self.unit = unit
+cdef class CallbackKernel(LossKernel):
+    """Base of losses in Python, whose `evaluate` is called once for all rows of a batch."""
 
     cdef double rows(
         self, const double* raw, const double* y, int64_t n, double* slopes
@@ -348,8 +338,3 @@ cdef class CallbackLoss(Loss):
             losses, found = self.evaluate(f, target)
             np.asarray(<double[:size]> slopes)[:] = found.ravel()
             return losses.sum()
-
-    def evaluate(self, raw, y):
-        """As in the base class."""
-        losses, slopes = self.given.evaluate_slopes(self.baseline + self.unit * raw, y)
-        return losses, slopes * self.unit

@@ -38,7 +38,7 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from ..base.descent cimport SKF_TILE, skf_multiply
-from ..base.loss cimport Loss
+from ..base.loss cimport LossKernel
 from ..base.poll cimport poll
 from ..base.random cimport Random, below, next_word, normal, uniform
 from ..base.row_reader cimport RowReader, as_reader
@@ -344,7 +344,7 @@ cdef class HingeTrainer:
     cdef readonly dict arrays
     cdef tuple parameters          # all parameters but arrays, seed and stop, for pickle
     cdef double leaf_scale
-    cdef Loss loss
+    cdef LossKernel loss
     cdef bint fern
     cdef int32_t depth
     cdef int64_t n_trees, n_tests, n_outputs
@@ -386,8 +386,8 @@ cdef class HingeTrainer:
 
     def __init__(
         self, dict arrays, int64_t n_columns, int32_t depth, double leaf_scale, bint fern,
-        Loss loss, optimizer, double momentum, double decay, double dropout, int64_t batch_size,
-        uint64_t seed, stop
+        LossKernel loss, optimizer, double momentum, double decay, double dropout,
+        int64_t batch_size, uint64_t seed, stop
     ):
         cdef int64_t n = max(batch_size, <int64_t>BLOCK)
         self.arrays = arrays

@@ -1,9 +1,13 @@
 """Losses that a user defines, and how training takes them."""
 
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 
-from .._kernels.base import loss as kernels
-from .losses import BaseLoss
+from ..._kernels.base.loss import CallbackKernel
+from .scales import TargetScale
+from .training_loss import TrainingLoss
 
 
 class Loss:
@@ -97,115 +101,129 @@ class Loss:
         """
         return raw
 
+    @property
+    def _has_link(self):
+        return type(self).inverse_link is not Loss.inverse_link
 
-class UserLoss(BaseLoss):
-    """A `Loss` as boosting takes it; it is its own compiled loss.
 
-    `in_units`: raw predictions have the unit of the target, as in hinge training.
+def user_loss(given, n_outputs, *, in_units=False, is_one_hot=False):
+    """A `Loss` as training takes it.
+
+    `in_units`: regressors train in units of the deviation of the target. `is_one_hot`: targets are
+    class numbers, which the loss gets one-hot encoded, and predictions are a softmax.
     """
+    kernel = partial(UserKernel, given, n_outputs)
+    # Behind a link, the deviation of y says nothing about that of raw predictions.
+    has_unit = in_units and not (is_one_hot or given._has_link)
+    return TrainingLoss(
+        n_outputs=n_outputs,
+        kernel=kernel,
+        scale=UserScale(kernel(), is_one_hot, has_unit),
+        link="softmax" if is_one_hot else "identity",
+    )
 
-    is_adaptive = False
 
-    def __init__(self, given, n_outputs, in_units=False):
-        super().__init__(n_outputs)
-        self.given = given
-        # Behind a link, the deviation of y says nothing about that of raw predictions.
-        self.has_unit = in_units and type(given).inverse_link is Loss.inverse_link
+@dataclass(frozen=True)
+class UserScale(TargetScale):
+    """Targets in their own units, with the baseline of a `Loss`."""
 
-    def check_target(self, y, weight):
+    kernel: CallbackKernel
+    is_one_hot: bool
+    has_unit: bool
+
+    def check(self, y, weight):
         for name in ("loss", "gradient_hessian"):
-            if getattr(type(self.given), name) is getattr(Loss, name):
+            if getattr(type(self.kernel.given), name) is getattr(Loss, name):
                 raise ValueError(
-                    f"{self._name} must define {name}(y, raw), see the example of skforest.Loss"
+                    f"{self.kernel.name} must define {name}(y, raw), see the example of "
+                    "skforest.Loss"
                 )
 
     def baseline(self, y, weight):
-        return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
+        return self.kernel.initial(self._encoded(y), weight)
 
-    def baseline_shift(self, y, raw, weight):
-        if type(self.given).inverse_link is not Loss.inverse_link:
-            return np.zeros(self.n_outputs)
-        return super().baseline_shift(y, raw, weight)
+    def shift(self, y, raw, weight):
+        if self.kernel.given._has_link:
+            return np.zeros(raw.shape[1])
+        return super().shift(y, raw, weight)
 
-    def scale_target(self, y, units):
-        """Targets in their own units."""
+    def scaled(self, y, units):
         return y
 
-    def standardize(self, target, units):
-        return target
+    def standardized(self, target, units):
+        return self._encoded(target)
 
     def start(self, baseline):
         """The baseline: the methods of the user get raw predictions as they are."""
         return baseline
 
-    def kernel_loss(self):
-        return self
+    def _encoded(self, y):
+        return np.eye(self.kernel.n_outputs)[y] if self.is_one_hot else y
 
-    def batch_loss(self, units):
-        return kernels.CallbackLoss(self, units.baseline, units.response)
 
-    def derive(self, raw, target, weight, gradient, curvature):
-        """As `Loss.derive` of `_kernels/base/loss.pyx`."""
+class UserKernel(CallbackKernel):
+    """The methods of a `Loss` as a kernel of raw predictions baseline + unit * f.
+
+    What they return is checked. In boosting, f are the raw predictions themselves.
+    """
+
+    baseline, unit = 0.0, 1.0
+
+    def __init__(self, given, n_outputs):
+        super().__init__(n_outputs)
+        self.given = given
+
+    @property
+    def name(self):
+        """str: name of the class of the loss, in messages."""
+        return type(self.given).__name__
+
+    def set_units(self, units):
+        self.baseline, self.unit = units.baseline, units.response
+
+    def initial(self, y, weight):
+        """The constant to start from."""
+        return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
+
+    def derive(self, raw, y, weight, gradient, curvature):
         trains = weight > 0
-        raw, target, weight = raw[trains], target[trains], weight[trains]
-        slope, curve = self._derivatives(raw, target)
+        raw, y, weight = raw[trains], y[trains], weight[trains]
+        slope, curve = self._derivatives(raw, y)
         if curve.min(initial=0) < 0:
             raise ValueError(
-                f"{self._name}.gradient_hessian returned a second derivative of {curve.min():g}; "
+                f"{self.name}.gradient_hessian returned a second derivative of {curve.min():g}; "
                 "0 or more is needed"
             )
         gradient[:], curvature[:] = 0, 0
         gradient[trains], curvature[trains] = weight[:, None] * slope, weight[:, None] * curve
-        return np.einsum("i,i->", weight, self.evaluate(raw, target)[0])
+        return np.einsum("i,i->", weight, self.losses(raw, y))
 
-    def evaluate_slopes(self, raw, target):
-        """Losses of rows, and their derivatives by `raw`."""
-        return self.evaluate(raw, target)[0], self._derivatives(raw, target)[0]
+    def evaluate(self, raw, y):
+        raw = self.baseline + self.unit * raw
+        return self._losses(raw, y), self._derivatives(raw, y)[0] * self.unit
 
-    def _derivatives(self, raw, target):
-        both = self.given.gradient_hessian(target, raw)
-        if not isinstance(both, tuple | list) or len(both) != 2:
-            raise ValueError(f"{self._name}.gradient_hessian must return two arrays, got {both!r}")
-        return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
+    def losses(self, raw, y):
+        return self._losses(self.baseline + self.unit * raw, y)
 
-    def held_out_losses(self, raw, target):
-        """As `Loss.held_out_losses` of `_kernels/base/loss.pyx`."""
-        return self.evaluate(raw, target)[0]
-
-    def evaluate(self, raw, target):
-        """As `Loss.evaluate` of `_kernels/base/loss.pyx`, without derivatives."""
-        found = np.asarray(self.given.loss(target, raw))
+    def _losses(self, raw, y):
+        found = np.asarray(self.given.loss(y, raw))
         shapes = (len(raw),), raw.shape
-        shape = found.shape if found.shape in shapes else shapes[0]
-        found = self._checked(found, "loss", shape)
-        return (found if found.ndim == 1 else found.sum(axis=1)), None
+        found = self._checked(found, "loss", found.shape if found.shape in shapes else shapes[0])
+        return found if found.ndim == 1 else found.sum(axis=1)
+
+    def _derivatives(self, raw, y):
+        both = self.given.gradient_hessian(y, raw)
+        if not isinstance(both, tuple | list) or len(both) != 2:
+            raise ValueError(f"{self.name}.gradient_hessian must return two arrays, got {both!r}")
+        return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
 
     def _checked(self, found, method, shape):
         """What a method returned, as float64; ValueError for another shape or infinite numbers."""
         found = np.asarray(found, dtype=np.float64)
         if found.shape != shape:
             raise ValueError(
-                f"{self._name}.{method} returned shape {found.shape}, expected {shape}"
+                f"{self.name}.{method} returned shape {found.shape}, expected {shape}"
             )
         if not np.isfinite(found).all():
-            raise ValueError(f"{self._name}.{method} returned infinite or missing numbers")
+            raise ValueError(f"{self.name}.{method} returned infinite or missing numbers")
         return found
-
-    @property
-    def _name(self):
-        return type(self.given).__name__
-
-
-class UserLabelLoss(UserLoss):
-    """A `Loss` of one-hot class numbers, as hinge training takes it, before a softmax."""
-
-    link = "softmax"
-
-    def baseline(self, y, weight):
-        return super().baseline(self._one_hot(y), weight)
-
-    def standardize(self, target, units):
-        return self._one_hot(target)
-
-    def _one_hot(self, y):
-        return np.eye(self.n_outputs)[y]

@@ -1,0 +1,86 @@
+"""Calibrations: what is added to the predictions of boosting after training."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .scales import log_ratio, weighted_quantile
+
+# Of quantiles: the part of a shift that is left out with very many bags, and the part that is in
+# proportion to the width between quantiles (`benchmarks/quantiles.py boosting`).
+LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What is added to raw predictions f: shift + slope * (f[high] - f[low])."""
+
+    shift: np.ndarray  # (n_outputs,)
+    slope: np.ndarray  # (n_outputs,)
+    low: int = 0
+    high: int = 0
+
+    def added(self, raw):
+        """ndarray of shape (..., n_outputs): what is added to raw predictions."""
+        return self.shift + self.slope * (raw[..., self.high] - raw[..., self.low])[..., None]
+
+
+class MeanRatio:
+    """The mean of predictions behind a log link becomes that of the targets."""
+
+    # The exponential of a mean is too low, on training rows as well as on others: these serve
+    # where there are no held-out rows, or those of one bag.
+    takes_training_rows = True
+    level = None
+
+    def fit(self, parts):
+        """An `Addition`, the logarithm of the ratio of the means.
+
+        `parts` has targets, predictions and weights of rows, for each bag.
+        """
+        shift = log_ratio(*map(np.concatenate, zip(*parts)))
+        return Addition(shift, np.zeros(len(shift)))
+
+
+@dataclass(frozen=True)
+class QuantileShift:
+    """New rows lie below predictions with the probability asked for."""
+
+    level: float | np.ndarray  # of the outputs
+    takes_training_rows = False
+
+    def fit(self, parts):
+        """An `Addition`; `parts` are those of `MeanRatio.fit`.
+
+        Of several bags, each part is predicted by one of them, with larger errors than those of
+        their mean: a part of the shift is left out. An output is not moved where that increases
+        its loss, by more than the standard error, on the rows of each bag by what is found on the
+        rows of the others.
+        """
+        factor = 1 - LEFT_OUT * (1 - 1 / len(parts))
+        found = self._fitted(parts, factor)
+        if len(parts) == 1:
+            return found
+        gain, square = np.zeros((2, len(found.shift)))
+        for number, (y, response, weight) in enumerate(parts):
+            others = parts[:number] + parts[number + 1 :]
+            moved = response + self._fitted(others, factor).added(response)
+            of_rows = self._pinball(y - response) - self._pinball(y - moved)
+            gain += np.einsum("i,ij->j", weight, of_rows)
+            square += np.einsum("i,ij->j", weight**2, of_rows**2)
+        is_moved = gain >= -np.sqrt(square)
+        return Addition(found.shift * is_moved, found.slope * is_moved, found.low, found.high)
+
+    def _fitted(self, parts, factor):
+        """A factor times the quantile of the residuals, half of it in units of the width."""
+        y, response, weight = map(np.concatenate, zip(*parts))
+        low, high = int(np.argmin(self.level)), int(np.argmax(self.level))
+        width = np.maximum(response[:, high] - response[:, low], 0)
+        mean = np.average(width, weights=weight)
+        share, mean = (WIDTH_SHARE, mean) if mean > 0 else (0.0, 1.0)
+        unit = share * width + (1 - share) * mean
+        size = factor * weighted_quantile((y - response) / unit[:, None], weight, self.level)
+        return Addition((1 - share) * mean * size, share * size, low, high)
+
+    def _pinball(self, residual):
+        return np.maximum(self.level * residual, (self.level - 1) * residual)

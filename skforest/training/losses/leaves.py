@@ -1,0 +1,61 @@
+"""Leaf rules: how boosting computes the values of leaves, before the learning rate."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .scales import weighted_quantile
+
+FAR = 3.0  # sizes of residuals that a leaf may add, see `QuantileLeaves`
+
+
+@dataclass(frozen=True)
+class NewtonLeaves:
+    """One step of Newton's method, with the curvatures of the kernel."""
+
+    # Steps may be far too long where the curvature nearly vanishes.
+    max_step: float = np.inf
+    renews = False  # is there a `value`, which takes the place of the step?
+
+
+@dataclass(frozen=True)
+class QuantileLeaves:
+    """The quantile of the residuals, for losses whose curvature is 0 or says little."""
+
+    level: float | np.ndarray = 0.5
+    max_step = np.inf
+    renews = True
+
+    def value(self, residual, weight, kernel, size):
+        """The constant that is added to the raw prediction of some rows, (n_outputs,).
+
+        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction, and
+        `size` the `robust_size` of the residuals of all rows. Most rows of a small leaf may be
+        outliers, which splits even look for: beyond `FAR` sizes, the value is only as far as half
+        of the rows on its near side are.
+        """
+        # Between it and the quantile two rows nearer to the median, as little as possible: an
+        # outlier or two must not be the quantile of a small leaf.
+        level = np.asarray(self.level)
+        nearer = np.maximum(np.abs(level - 0.5) - 2 * weight.max() / weight.sum(), 0.0)
+        levels = level, 0.5 + np.sign(level - 0.5) * nearer
+        found = [weighted_quantile(residual, weight, one) for one in levels]
+        value = np.clip(0.0, np.minimum(*found), np.maximum(*found))
+        far = FAR * np.where(size > 0, size, 1.0)
+        if (np.abs(value) > far).any():
+            ends = (weighted_quantile(residual, weight, q) for q in (level / 2, (1 + level) / 2))
+            most = np.maximum(far, np.abs(np.clip(0.0, *ends)))
+            value = np.clip(value, -most, most)
+        return value
+
+
+class HuberLeaves(QuantileLeaves):
+    """The median of the residuals, and the mean of the differences from it, cut off at the limit.
+
+    The limit is that of the kernel.
+    """
+
+    def value(self, residual, weight, kernel, size):
+        median = super().value(residual, weight, kernel, size)
+        cut = np.clip(residual - median, -kernel.limit, kernel.limit)
+        return median + np.average(cut, axis=0, weights=weight)
