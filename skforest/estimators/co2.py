@@ -11,6 +11,7 @@ from dataclasses import replace
 from .._docs import described
 from ..training.co2 import CO2Method, CO2Settings
 from ..training.joint import joint_settings
+from ..training.losses import Loss, loss_names
 from ..training.trials import best_setting
 from .base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
 from .greedy import SEARCH_CONSTRAINTS, ObliqueForest
@@ -39,6 +40,10 @@ objective : {"auto", "co2", "soft", "mixed", "oc1", "random"} or None
     gradient, but one weight at a time, moved to the best of all values at which a row changes
     sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes with standard normal
     weights. None: the best cut of a single feature, as in a random forest.
+loss : {LOSS} or Loss
+    What the leaves of a split, and those of the tree, minimise. Or an instance of `Loss`: any
+    differentiable loss of your own, for which the bound holds as for these. First cuts are
+    searched and importances measured as for LOSS. Only with an `objective` that has a gradient.
 refine : {"nongreedy", "alternating"}, NonGreedyTreeClassifier, NonGreedyTreeRegressor or None
     How every tree is refined on its own rows once it has been grown. "nongreedy": all splits and
     leaves together, as by `NonGreedyTreeClassifier` with its defaults. A non-greedy tree, which
@@ -68,7 +73,9 @@ bootstrap : "auto" or bool
     trees differ by the features of their first cuts and by their batches. "auto": True with
     `oob_score` or `max_samples`, else see Notes.
 """
-USUAL = "n_estimators objective refine max_features max_depth min_samples_leaf"
+CLASSIFIER_PARAMETERS = PARAMETERS.replace("LOSS", '"log_loss"')
+REGRESSOR_PARAMETERS = PARAMETERS.replace("LOSS", '"squared_error"')
+USUAL = "n_estimators objective loss refine max_features max_depth min_samples_leaf"
 
 PROCEDURE_PARAMETERS = """
 learning_rate : float
@@ -210,6 +217,7 @@ class CO2Procedure(Procedure):
         "signs": [StrOptions({"current", "old"})],
         "leaves": [StrOptions({"counts", "gradient"})],
         "keep": [StrOptions({"best", "last"})],
+        "min_weight_fraction_leaf": [Interval(Real, 0.0, 0.5, closed="both")],
         **SEARCH_CONSTRAINTS,
         "splitter": [StrOptions({"auto", "hist", "exact"})],
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
@@ -240,6 +248,7 @@ class CO2Procedure(Procedure):
         signs="current",
         leaves="counts",
         keep="best",
+        min_weight_fraction_leaf=0.0,
         splitter="auto",
         max_bins="auto",
         max_search_samples=1024,
@@ -271,6 +280,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         n_estimators=100,
         *,
         objective="auto",
+        loss="squared_error",
         refine=None,
         max_features="auto",
         max_depth=None,
@@ -279,7 +289,6 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         holdout="auto",
         procedure=None,
         min_samples_split=2,
-        min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap="auto",
@@ -307,7 +316,9 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _settings(self, data, request):
-        n_features, refine = data.X.shape[1], self.refine
+        n_features, refine, loss = data.X.shape[1], self.refine, self._user_kernel(data)
+        if loss is not None:
+            self._check_gradients()
         if refine not in (None, "alternating"):
             refine = joint_settings(refine)
             if self.refine != "nongreedy":
@@ -321,14 +332,24 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             own = {"bootstrap": True} if needs_bootstrap else {}
             choices = [
                 choice | {"max_features": math.ceil(n_features ** choice["max_features"])} | own
-                for choice in SETTINGS
+                # Small forests are compared by the squared error.
+                for choice in (SETTINGS if loss is None else SETTINGS[:1])
             ]
         settings = []
         for choice in choices:
-            one = self._settings_with(choice, refine, n_features)
+            one = replace(self._settings_with(choice, refine, n_features), loss=loss)
             if one not in settings:
                 settings.append(one)
         return best_setting(self._small_method, data, settings, self._seed, request)
+
+    def _check_gradients(self):
+        """Raise ValueError if splits are found without gradients of the loss."""
+        for name, without in (("objective", WITHOUT_GRADIENT), ("refine", ("alternating",))):
+            if (value := getattr(self, name)) in without:
+                raise ValueError(
+                    f"{name}={value!r} does not use gradients, and is not possible with "
+                    f"loss={self.loss!r}"
+                )
 
     def _settings_with(self, choice, refine, n_features):
         """`CO2Settings` with the values of a choice for the parameters that are "auto"."""
@@ -362,7 +383,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         return {f"{name}_": getattr(settings, name) for name in SETTINGS[0]}
 
 
-@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     """Classify with a forest of hyperplanes, each optimised by a convex-concave bound.
 
@@ -388,7 +409,9 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     True
     """
 
-    _parameter_constraints: dict = {}
+    _parameter_constraints: dict = {
+        "loss": [StrOptions(loss_names("for_trees", of_labels=True)), Loss],
+    }
     _label_criterion = "entropy"
 
     @property
@@ -400,6 +423,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         n_estimators=100,
         *,
         objective="auto",
+        loss="log_loss",
         refine=None,
         max_features="auto",
         max_depth=None,
@@ -408,7 +432,6 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         holdout="auto",
         procedure=None,
         min_samples_split=2,
-        min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
         min_impurity_decrease=0.0,
         bootstrap="auto",
@@ -426,7 +449,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         store_parameters(self, locals())
 
 
-@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     """Predict real targets with a forest of hyperplanes, optimised by a convex-concave bound.
 
@@ -451,3 +474,6 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     >>> bool(forest.oob_score_ > 0.4)
     True
     """
+
+    _parameter_constraints: dict = {"loss": [StrOptions(loss_names("for_trees")), Loss]}
+    _has_own_link = False  # the leaves have predictions

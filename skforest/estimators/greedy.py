@@ -1,8 +1,10 @@
 """What estimators share whose trees are grown node by node."""
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from ..training.growing import MAX_DEPTH, SEARCHED
+from ..training.losses import Loss, make_loss
 from .base import BaseForest, Integral, Interval, Real, RealNotInt, StrOptions
 
 # Of procedures.
@@ -40,6 +42,7 @@ class GreedyForest(BaseForest):
     def _growth_settings(self, **resolved):
         """The `GrowthSettings` of the parameters, as keywords; `resolved` override."""
         search, max_bins = self._procedure, getattr(self._procedure, "max_bins", "auto")
+        min_weight = getattr(search, "min_weight_fraction_leaf", 0.0)
         settings = {
             "n_estimators": self.n_estimators,
             "max_bins": self._auto_bins() if max_bins == "auto" else max_bins,
@@ -48,7 +51,7 @@ class GreedyForest(BaseForest):
             "max_depth": self.max_depth,
             "min_samples_split": self.min_samples_split,
             "min_samples_leaf": self.min_samples_leaf,
-            "min_weight_fraction_leaf": getattr(self, "min_weight_fraction_leaf", 0.0),
+            "min_weight_fraction_leaf": getattr(self, "min_weight_fraction_leaf", min_weight),
             "max_leaf_nodes": self.max_leaf_nodes or 0,
             "min_impurity_decrease": getattr(self, "min_impurity_decrease", 0.0),
         } | resolved
@@ -88,3 +91,14 @@ class ObliqueForest(GreedyForest):
     @property
     def _map_scaling(self):
         return getattr(self._procedure, "scaling", "minmax")
+
+    def _user_kernel(self, data):
+        """The kernel of a `Loss` of the user, of the loss of the leaves; None without one."""
+        if not isinstance(self.loss, Loss):
+            return None
+        of_labels = data.is_classification
+        if not of_labels and is_classifier(self):
+            raise ValueError(f"loss={self.loss!r} takes one output, y has several")
+        loss = make_loss(self.loss, data.n_outputs, is_one_hot=of_labels)
+        loss.scale.check(data.y, data.weight)
+        return loss.kernel()

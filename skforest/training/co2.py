@@ -19,6 +19,8 @@ from .growing import (
     search_splitter,
 )
 from .joint import JointSettings, train_jointly
+from .losses import UserKernel
+from .user_leaves import UserLeaves, with_user_leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,7 @@ class CO2Settings(ObliqueSettings):
     """The parameters of CO2 forests, with every value resolved."""
 
     objective: str | None
+    loss: UserKernel | None = None  # a loss of the user; None: log loss or squared error
     bootstrap: bool
     nu: float = 100.0
     holdout: float = 0.0
@@ -87,7 +90,20 @@ class CO2Method(ObliqueMethod):
             gradient_leaves=settings.leaves == "gradient",
             keep_last=settings.keep == "last",
             constant_rate=settings.schedule == "constant",
+            leaves=self.leaves(sample),
         )
+
+    def leaves(self, sample):
+        """The leaves of a loss of the user; None without one."""
+        loss = self.settings.loss
+        if loss is None or sample.is_classification:
+            return None if loss is None else UserLeaves(loss)
+        return UserLeaves(loss, sample.baseline, sample.target_scale)
+
+    def grow(self, sample, seed, stop):
+        """A grown tree, with the leaves of a loss of the user."""
+        forest, loss = super().grow(sample, seed, stop), self.settings.loss
+        return forest if loss is None or stop[0] else with_user_leaves(forest, sample, loss)
 
     def train(self, sample, seed, control):
         """Grow one tree, and refine it."""

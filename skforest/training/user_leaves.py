@@ -1,6 +1,10 @@
 """Leaves of trees that are grown with a loss of the user."""
 
 import numpy as np
+from scipy.special import softmax
+
+from ..forest.edit import replace_leaves
+from ..forest.statistics import route
 
 STEPS = 3  # of Newton's method, whenever the leaves of a split are fitted; they start at the last
 FINAL_STEPS = 12  # where leaves are fitted for good
@@ -13,7 +17,7 @@ def fitted_constants(loss, y, weight, group, values, prior, strength, n_steps):
 
     Parameters
     ----------
-    loss : UserLoss
+    loss : UserKernel
     y : ndarray of shape (n_rows, n_outputs)
     weight, group : ndarray of shape (n_rows,)
         Weights, and the group of each row.
@@ -43,12 +47,13 @@ def fitted_constants(loss, y, weight, group, values, prior, strength, n_steps):
         step = np.divide(slope, curve, out=np.zeros_like(slope), where=curve > 0)
         if not step.any():
             break
+        after = losses(values - step)
         for _ in range(HALVINGS):
-            after = losses(values - step)
             is_worse = after > before
             if not is_worse.any():
                 break
             step[is_worse] /= 2
+            after = losses(values - step)
         is_better = after < before
         values = np.where(is_better[:, None], values - step, values)
         before = np.where(is_better, after, before)
@@ -64,7 +69,7 @@ class UserLeaves:
 
     Parameters
     ----------
-    loss : UserLoss
+    loss : UserKernel
     baseline : ndarray of shape (n_outputs,)
         Of real targets, and `scale` their unit; None: the targets are classes.
     """
@@ -135,14 +140,20 @@ class UserLeaves:
         self.values = self.values - rate * self.velocity
 
 
-def user_leaf_values(loss, y, weight, leaf, n_leaves):
-    """Raw predictions of the leaves of a tree, (n_leaves, n_outputs), by the rows in them.
-
-    `leaf` is the leaf of each row.
-    """
+def with_user_leaves(forest, data, loss):
+    """A tree whose leaves predict the constants of least loss of the rows in them."""
+    rows = data.rows
+    y, weight = data.y[rows], data.weight[rows]
+    if data.is_classification:
+        y = np.eye(loss.n_outputs)[y[:, 0].astype(np.int64)]
+    is_leaf = forest.child < 0
+    leaf = (np.cumsum(is_leaf) - 1)[route(forest, data.X)[rows]]
     prior = loss.initial(y, weight)
     curve = loss.derivatives(np.broadcast_to(prior, y.shape), y)[1].mean(axis=0)
     strength = WEAK * np.where(curve > 0, curve, 1.0)
-    values = np.tile(prior, (n_leaves, 1))
+    raw = np.tile(prior, (np.count_nonzero(is_leaf), 1))
     weight = weight / weight.mean()
-    return fitted_constants(loss, y, weight, leaf, values, prior, strength, FINAL_STEPS)
+    raw = fitted_constants(loss, y, weight, leaf, raw, prior, strength, FINAL_STEPS)
+    if data.is_classification:
+        return replace_leaves(forest, softmax(raw, axis=1))
+    return replace_leaves(forest, loss.predictions(raw) - forest.baseline)

@@ -15,13 +15,14 @@ from .scales import (
     with_outlier_weights,
 )
 from .training_loss import TrainingLoss
-from .user import Loss
+from .user import Loss, UserKernel
 
 __all__ = [
     "Loss",
     "LossParameters",
     "TargetUnits",
     "TrainingLoss",
+    "UserKernel",
     "for_squared_errors",
     "loss_names",
     "make_loss",

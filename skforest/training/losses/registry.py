@@ -25,7 +25,9 @@ POISSON_RATE = 1 / 30
 def squared_error(n_outputs):
     """Half of the squared error, which the conditional mean minimises."""
     kernel = partial(kernels.SquaredErrorKernel, n_outputs)
-    return TrainingLoss(n_outputs=n_outputs, kernel=kernel, scale=TargetScale(), is_quadratic=True)
+    return TrainingLoss(
+        n_outputs=n_outputs, kernel=kernel, scale=TargetScale(), is_quadratic=True, for_trees=True
+    )
 
 
 def absolute_error(n_outputs):
@@ -108,6 +110,7 @@ def log_loss(n_outputs, label_smoothing=0.0, boosting=False):
         link="softmax",
         leaf=NewtonLeaves(LABEL_STEP),
         has_temperature=True,
+        for_trees=True,
     )
 
 

@@ -25,6 +25,7 @@ class TrainingLoss:
     hinge_rate: float | None = 1.0
     is_quadratic: bool = False  # is one step of Newton's method exact?
     has_temperature: bool = False  # do hinge forests find a temperature of its probabilities?
+    for_trees: bool = False  # can it be the loss of the leaves of a split, and of a whole tree?
 
     @property
     def for_boosting(self):

@@ -11,13 +11,14 @@ from .training_loss import TrainingLoss
 
 
 class Loss:
-    """A loss of your own, for oblique boosting and random hinge forests; derive a class from it.
+    """A loss of your own; derive a class from it.
 
-    `ObliqueBoostingRegressor`, `RandomHingeForestRegressor` and `RandomHingeForestClassifier` take
-    an instance as `loss`. Its methods get targets `y` and raw predictions `raw`, both
-    of shape (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss`
-    are required. Predictions are ``inverse_link(raw)``; raw predictions of several bags are
-    averaged before.
+    Oblique boosting, random hinge forests, CO2 forests and non-greedy trees take an instance as
+    `loss`. Its methods get targets `y` and raw predictions `raw`, both of shape
+    (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss` are
+    required. Predictions are ``inverse_link(raw)``. Of boosted and hinge forests, raw predictions
+    of several bags are averaged before; of CO2 forests and non-greedy trees, predictions of the
+    trees are.
 
     In classification, y are the columns of one-hot labels, and predictions are the softmax of raw
     predictions, whatever `inverse_link` is.
@@ -188,19 +189,14 @@ class UserKernel(CallbackKernel):
     def derive(self, raw, y, weight, gradient, curvature):
         trains = weight > 0
         raw, y, weight = raw[trains], y[trains], weight[trains]
-        slope, curve = self._derivatives(raw, y)
-        if curve.min(initial=0) < 0:
-            raise ValueError(
-                f"{self.name}.gradient_hessian returned a second derivative of {curve.min():g}; "
-                "0 or more is needed"
-            )
+        slope, curve = self.derivatives(raw, y)
         gradient[:], curvature[:] = 0, 0
         gradient[trains], curvature[trains] = weight[:, None] * slope, weight[:, None] * curve
         return np.einsum("i,i->", weight, self.losses(raw, y))
 
     def evaluate(self, raw, y):
         raw = self.baseline + self.unit * raw
-        return self._losses(raw, y), self._derivatives(raw, y)[0] * self.unit
+        return self._losses(raw, y), self._both(raw, y)[0] * self.unit
 
     def losses(self, raw, y):
         return self._losses(self.baseline + self.unit * raw, y)
@@ -211,7 +207,21 @@ class UserKernel(CallbackKernel):
         found = self._checked(found, "loss", found.shape if found.shape in shapes else shapes[0])
         return found if found.ndim == 1 else found.sum(axis=1)
 
-    def _derivatives(self, raw, y):
+    def derivatives(self, raw, y):
+        """First and second derivatives by raw predictions; the second ones are not negative."""
+        slope, curve = self._both(raw, y)
+        if curve.min(initial=0) < 0:
+            raise ValueError(
+                f"{self.name}.gradient_hessian returned a second derivative of {curve.min():g}; "
+                "0 or more is needed"
+            )
+        return slope, curve
+
+    def predictions(self, raw):
+        """Predictions from raw predictions of real targets."""
+        return self._checked(self.given.inverse_link(raw), "inverse_link", raw.shape)
+
+    def _both(self, raw, y):
         both = self.given.gradient_hessian(y, raw)
         if not isinstance(both, tuple | list) or len(both) != 2:
             raise ValueError(f"{self.name}.gradient_hessian must return two arrays, got {both!r}")
