@@ -28,7 +28,7 @@ from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
 from .inspect.similarity import LeafEmbedding, prototypes, proximity
 from .inspect.text import export_graphviz, export_text
-from .training.losses import Loss
+from .training.losses import HuberLoss, Loss, TweedieLoss
 
 __all__ = [
     "BlendedForestClassifier",
@@ -40,6 +40,7 @@ __all__ = [
     "E2EDecisionForestRegressor",
     "FeatureImportancesDisplay",
     "Forest",
+    "HuberLoss",
     "LeafEmbedding",
     "Loss",
     "ManifoldForestClassifier",
@@ -54,6 +55,7 @@ __all__ = [
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
     "TrainingCurveDisplay",
+    "TweedieLoss",
     "__version__",
     "counterfactual",
     "export_graphviz",

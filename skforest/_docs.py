@@ -63,11 +63,6 @@ importance_type : {"impurity", "count"}
     Kind of `feature_importances_`. "impurity": decrease of impurity times the absolute weight of
     the feature and its standard deviation. "count": number of splits in which the feature has a
     weight.
-delta : float
-    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of three
-    median absolute residuals of the training rows, about two standard deviations where there are
-    no outliers; they are estimated again and again while residuals become smaller. Only for
-    loss="huber".
 momentum : float
     Fraction of the last step that is added to the next, in [0, 1).
 batch_size : int

@@ -28,6 +28,7 @@ from ..table.frames import (
 )
 from ..table.matrix import BLOCK, canonical_csr, dense, value_range
 from ..table.training_set import check_sample_weight
+from ..training.parameters import ParameterObject
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
 # A predictor takes float64 where float32 would move a training value by more than this share of
@@ -109,6 +110,8 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         super()._validate_params()
         check_n_jobs(getattr(self, "n_jobs", None))
         for name, value in self.get_params(deep=False).items():
+            if isinstance(value, ParameterObject):
+                value._validate_params()
             is_count = isinstance(value, Integral) and name not in HAVE_OTHER_BOUNDS
             if is_count and value > MAX_COUNT:
                 raise ValueError(f"{name}={value} is too large, at most {MAX_COUNT} is supported")

@@ -22,11 +22,14 @@ from ..forest.storage import Levels
 from ..inspect.contents import forest_of, refuse_networks, value_rows
 from ..table.feature_map import KINDS, VALUE
 from ..table.matrix import LIMIT
+from ..training.losses import HuberLoss, TweedieLoss
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
 OF_WARM_START = ("_trained_rounds",)  # they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
+# Classes of objects that parameters may be. A file contains their names, and no others are made.
+PARAMETER_OBJECTS = {kind.__name__: kind for kind in (HuberLoss, TweedieLoss)}
 SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
 
@@ -49,7 +52,7 @@ def _to_json(value, name):
         return {"set": [_to_json(item, name) for item in sorted(value, key=str)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if is_forest(value):
+    if is_forest(value) or type(value) in PARAMETER_OBJECTS.values():
         return {"estimator": type(value).__name__, "params": _params_to_json(value)}
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
@@ -89,8 +92,7 @@ def _dtype_from_json(dtype):
 
 def _check_strings(header):
     """Raise ValueError if arrays of strings, which are all as long as the longest, are large."""
-    n_bytes = _string_bytes(header)
-    if n_bytes > MAX_STRING_BYTES:
+    if (n_bytes := _string_bytes(header)) > MAX_STRING_BYTES:
         raise ValueError(
             f"parameters and attributes contain arrays of strings of {n_bytes} bytes, more than "
             f"{MAX_STRING_BYTES}; use lists of strings"
@@ -112,11 +114,7 @@ def _string_bytes(value):
 
 
 def _flat(items):
-    if isinstance(items, list):
-        for item in items:
-            yield from _flat(item)
-    else:
-        yield items
+    return [one for item in items for one in _flat(item)] if isinstance(items, list) else [items]
 
 
 def _from_json(value):
@@ -253,9 +251,10 @@ def _class_of(name, path):
 
 
 def _new_estimator(header):
-    """An unfitted estimator."""
+    """An unfitted estimator, or a parameter object."""
     params = {key: _from_json(value) for key, value in header["params"].items()}
-    return _class_of(header["estimator"], "the file")(**params)
+    kind = PARAMETER_OBJECTS.get(header["estimator"])
+    return (kind or _class_of(header["estimator"], "the file"))(**params)
 
 
 def _restored(header, forest):
