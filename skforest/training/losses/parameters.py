@@ -48,14 +48,16 @@ class HuberLoss(LossParameters):
     Every tenth target is wrong; the smaller `delta` is, the less that matters:
 
     >>> from sklearn.datasets import make_friedman1
-    >>> from sklearn.model_selection import GridSearchCV
     >>> from skforest import HuberLoss, ObliqueBoostingRegressor
     >>> X, y = make_friedman1(400, random_state=0)
     >>> y[:200:10] += 100
     >>> model = ObliqueBoostingRegressor(100, loss=HuberLoss(), n_bags=1, random_state=0)
     >>> for delta in (0.5, 1.35, 20.0):
-    ...     model.set_params(loss__delta=delta).fit(X[:200], y[:200])
-    ...     print(f"{delta:5}: R2 {model.score(X[200:], y[200:]):.1f}")
+    ...     model = model.set_params(loss__delta=delta).fit(X[:200], y[:200])
+    ...     print(f"delta={delta}: R2 {model.score(X[200:], y[200:]):.1f}")
+    delta=0.5: R2 0.7
+    delta=1.35: R2 0.6
+    delta=20.0: R2 -0.7
     """
 
     _name = "huber"
@@ -83,6 +85,17 @@ class TweedieLoss(LossParameters):
 
     Examples
     --------
+    Costs of customers, a third of whom have none. Their means are 0.7, 2 and 5.4 where the first
+    feature is -1, 0 and 1:
+
+    >>> import numpy as np
+    >>> from skforest import ObliqueBoostingRegressor, TweedieLoss
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 2))
+    >>> y = rng.poisson(np.exp(X[:, 0])) * rng.gamma(2.0, size=1000)
+    >>> model = ObliqueBoostingRegressor(100, loss=TweedieLoss(power=1.6), random_state=0)
+    >>> model.fit(X, y).predict([[-1, 0], [0, 0], [1, 0]]).round(1)
+    array([0.7, 2.2, 4.5])
     """
 
     _name = "tweedie"

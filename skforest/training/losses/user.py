@@ -13,11 +13,11 @@ from .training_loss import TrainingLoss
 class Loss:
     """A loss of your own, for oblique boosting and random hinge forests; derive a class from it.
 
-    `ObliqueBoostingRegressor`, `RandomHingeForestRegressor` and `RandomHingeForestClassifier` take
-    an instance as `loss`. Its methods get targets `y` and raw predictions `raw`, both
-    of shape (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss`
-    are required. Predictions are ``inverse_link(raw)``; raw predictions of several bags are
-    averaged before.
+    Oblique boosting and random hinge forests, classifiers and regressors, take an instance as
+    `loss`. Its methods get targets `y` and raw predictions `raw`, both of shape
+    (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss` are
+    required. Predictions are ``inverse_link(raw)``; raw predictions of several bags are averaged
+    before.
 
     In classification, y are the columns of one-hot labels, and predictions are the softmax of raw
     predictions, whatever `inverse_link` is.
