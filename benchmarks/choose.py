@@ -26,7 +26,6 @@ CHANGES = {
     "min_samples_leaf": (5, 15, 30),
     "l2_regularization": (1.0, 10.0),
     "n_directions": (0, 16, 64),
-    "max_features": (0.5, 0.75),
     "subsample": (0.5, 0.65, 1.0),
 }
 SETTINGS = {

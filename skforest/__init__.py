@@ -36,7 +36,7 @@ from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
 from .inspect.similarity import LeafEmbedding, prototypes, proximity
 from .inspect.text import export_graphviz, export_text
-from .training.losses import Loss
+from .training.losses import HuberLoss, Loss, TweedieLoss
 
 __all__ = [
     "BlendedForestClassifier",
@@ -51,6 +51,7 @@ __all__ = [
     "FeatureImportancesDisplay",
     "Forest",
     "HingeProcedure",
+    "HuberLoss",
     "LeafEmbedding",
     "Loss",
     "ManifoldForestClassifier",
@@ -65,6 +66,7 @@ __all__ = [
     "RandomHingeForestClassifier",
     "RandomHingeForestRegressor",
     "TrainingCurveDisplay",
+    "TweedieLoss",
     "__version__",
     "counterfactual",
     "export_graphviz",

@@ -59,11 +59,6 @@ weight_dtype : {"float32", "float16"}
     Type in which the weights of hyperplanes are stored. "float16" halves the size of the model;
     rows are routed by the weights as they are stored, and leaves are computed from the rows that
     arrive. Predictions take longer.
-delta : float
-    Absolute residual, more than 0, above which the loss "huber" grows linearly, in units of three
-    median absolute residuals of the training rows, about two standard deviations where there are
-    no outliers; they are estimated again and again while residuals become smaller. Only for
-    loss="huber".
 momentum : float
     Fraction of the last step that is added to the next, in [0, 1).
 batch_size : int

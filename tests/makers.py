@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import settings
+from scipy.special import logsumexp, softmax
 from skforest._kernels.base.loss import (
     AbsoluteErrorKernel,
     HuberKernel,
@@ -70,6 +71,20 @@ class OwnPoisson(Loss):
 
     def inverse_link(self, raw):
         return np.exp(raw)
+
+
+class OwnCrossEntropy(Loss):
+    """The log loss of labels, as a user writes it."""
+
+    def initial(self, y, weight):
+        return np.zeros(y.shape[1])
+
+    def loss(self, y, raw):
+        return logsumexp(raw, axis=1) - (y * raw).sum(axis=1)
+
+    def gradient_hessian(self, y, raw):
+        p = softmax(raw, axis=1)
+        return p - y, p * (1 - p)
 
 
 KERNEL_LOSSES = {  # of four outputs or classes
@@ -414,7 +429,6 @@ def grow_boosted(
         np.ascontiguousarray(derivative[rows], dtype=np.float32),
         rows.astype(np.int32),
         np.setdiff1d(np.arange(len(X)), rows).astype(np.int32),
-        np.arange(n_features, dtype=np.int32),
         np.cumsum(np.ones(n_features)),
         l2,
         min_gain,

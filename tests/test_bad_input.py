@@ -602,7 +602,6 @@ BAD_VALUES = {
     "linear_start": ["yes", 0, -1.0, np.nan, True, False],
     "monotonic_cst": ["up", 1, [2, 0, 0, 0, 0, 0], [1], {"a": 1}],
     "interaction_cst": ["all", 1, [1, 2], [["q"]], [[7]], {"a": 1}],
-    "max_nonzeros": [1, 9, 2.5, "many", None],
     "l2_regularization": [-0.1, "some", None, np.nan, np.inf],
     "subsample": [0, 1.5, -0.1, "half", None, np.nan],
     "n_bags": [0, -1, 1.5, "many", None],
@@ -616,9 +615,7 @@ BAD_VALUES = {
     "importance_power": [-0.1, 17, "some", None, np.nan, np.inf],
     "label_smoothing": [-0.1, 1, 1.5, "some", None, np.nan],
     "loss": ["gini", None, 1],
-    "delta": [0, -1, "some", None, np.nan, np.inf],
     "quantile": [0, 1, -0.1, "half", None, np.nan],
-    "power": [1, 2, 0.5, "some", None, np.nan],
     "projection": ["oblique", None, 1, ["axis"]],
     "objective": ["gini", "none", 0],
     "nu": [0, -1, "large", None, np.nan, np.inf],
@@ -707,6 +704,39 @@ def test_bad_parameters(cls, name):
     for value in BAD_VALUES[name]:
         estimator.set_params(**{name: value})
         refuses(estimator, X, y, rf"\b{name}\b", re.escape(repr(value)))
+
+
+@pytest.mark.parametrize("cls, loss", [
+    (skforest.ObliqueBoostingRegressor, skforest.HuberLoss),
+    (skforest.ObliqueBoostingRegressor, skforest.TweedieLoss),
+    (skforest.RandomHingeForestRegressor, skforest.HuberLoss),
+])  # fmt: skip
+def test_bad_parameters_of_losses(cls, loss):
+    estimator = small(cls).set_params(loss=loss())
+    X, y = task(estimator)
+    (name,) = loss().get_params()
+    for value in (0, -1, 1 if name == "power" else "a", 2 if name == "power" else True, "some",
+                  None, np.nan, np.inf):  # fmt: skip
+        estimator.set_params(**{f"loss__{name}": value})
+        refuses(estimator, X, y, rf"\b{name}=.* of {loss.__name__}", re.escape(repr(value)))
+        blend = skforest.BlendedForestRegressor([("own", estimator)])
+        with pytest.raises(ValueError, match=rf"\b{name}="):
+            blend.fit(X, y)
+
+
+def test_losses_that_an_estimator_does_not_take():
+    """Those of the other task, classes, and what hinge forests are not made for."""
+    huber, tweedie = skforest.HuberLoss(), skforest.TweedieLoss()
+    refused = {
+        skforest.ObliqueBoostingClassifier: (huber, "huber", skforest.Loss),
+        skforest.RandomHingeForestClassifier: (huber, "quantile", skforest.Loss),
+        skforest.ObliqueBoostingRegressor: ("log_loss", skforest.HuberLoss),
+        skforest.RandomHingeForestRegressor: (tweedie, "tweedie", "gamma", "log_loss"),
+    }
+    for cls, losses in refused.items():
+        X, y = task(small(cls))
+        for loss in losses:
+            refuses(small(cls).set_params(loss=loss), X, y, r"\bloss\b", re.escape(repr(loss)))
 
 
 def test_a_parameter_that_does_not_exist(estimator):

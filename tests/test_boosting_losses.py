@@ -4,19 +4,22 @@ import pickle
 
 import numpy as np
 import pytest
-from makers import OwnPoisson, OwnSquaredError, bag_of, quick_hinge, training_rows
+from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError, bag_of, quick_hinge, training_rows
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import d2_pinball_score
+from sklearn.model_selection import GridSearchCV
 
 import skforest
 from skforest import (
+    HuberLoss,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestRegressor,
+    TweedieLoss,
     save,
 )
 from skforest.training import boosting as training_module
@@ -359,6 +362,48 @@ def test_a_loss_for_each_output_counts_as_the_sum():
     np.testing.assert_allclose(kernel.evaluate(raw, y)[0], np.square(raw - y).sum(axis=1) / 2)
 
 
+class OwnLogLoss(OwnCrossEntropy):
+    """It starts from the shares of the classes, as boosting does."""
+
+    def initial(self, y, weight):
+        return np.log(np.average(y, axis=0, weights=weight))
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_a_loss_of_the_user_of_labels_is_the_built_in_one(n_bags):
+    X, y = rows_of(ObliqueBoostingClassifier)
+    labels = np.array(["a", "b", "c"])[y]
+    options = {"n_bags": n_bags, "class_weight": {"a": 2, "b": 1, "c": 1}, "early_stopping": True}
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    plain = quick(ObliqueBoostingClassifier, **options).fit(X, labels, weight)
+    model = quick(ObliqueBoostingClassifier, loss=OwnLogLoss(), **options).fit(X, labels, weight)
+    assert model.n_iter_ == plain.n_iter_
+    expected = plain.predict_proba(X)
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-4)
+    np.testing.assert_allclose(model.decision_function(X), np.log(expected), atol=1e-2)
+    *_, last = model.staged_predict_proba(X)
+    np.testing.assert_array_equal(last, model.predict_proba(X))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_one_and_two_classes_with_a_loss_of_the_user(n_classes):
+    """Two classes have two raw predictions then."""
+    X = np.random.default_rng(0).normal(size=(150, 3))
+    y = (X[:, 0] > 0) * (n_classes - 1)
+    given = {"X_val": X[100:], "y_val": y[100:]}
+    model = quick(ObliqueBoostingClassifier, loss=OwnLogLoss(), warm_start=True, n_estimators=9)
+    model.fit(X[:100], y[:100], **given).set_params(n_estimators=12).fit(X[:100], y[:100], **given)
+    assert model.score(X, y) > 0.9
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1, rtol=1e-6)
+    with pytest.raises(ValueError, match="takes one output, y has several"):
+        clone(model).fit(X, np.column_stack([y, y]))
+    if n_classes == 2:
+        with pytest.raises(ValueError, match="monotonic_cst=.*no `Loss` of your own"):
+            clone(model).set_params(monotonic_cst=[1, 0, 0]).fit(X, y)
+
+
 def test_losses_of_the_user_train(tmp_path):
     X, y = rows_of(ObliqueBoostingRegressor)
     model = quick(ObliqueBoostingRegressor, loss=OwnLogCosh(), n_jobs=2).fit(X, y)
@@ -433,6 +478,43 @@ def test_an_inverse_link_must_keep_the_shape():
     model = quick(ObliqueBoostingRegressor, loss=Flat()).fit(X, y)
     with pytest.raises(ValueError, match=r"Flat.inverse_link returned shape \(150,\), expected"):
         model.predict(X)
+
+
+# ------------------------------------------------------------------------ losses with a parameter
+
+
+@pytest.mark.parametrize("make, cls, loss, name", [
+    (quick, ObliqueBoostingRegressor, HuberLoss(delta=0.4), "huber"),
+    (quick, ObliqueBoostingRegressor, TweedieLoss(power=1.2), "tweedie"),
+    (quick_hinge, RandomHingeForestRegressor, HuberLoss(delta=0.4), "huber"),
+])  # fmt: skip
+def test_losses_with_a_parameter(make, cls, loss, name, tmp_path):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    y = np.exp(y / np.std(y))
+    model = make(cls, loss=loss).fit(X, y)
+    plain = make(cls, loss=name).fit(X, y)
+    assert (model.predict(X) != plain.predict(X)).any()
+    default = clone(model).set_params(loss=type(loss)()).fit(X, y)
+    np.testing.assert_array_equal(default.predict(X), plain.predict(X))
+    assert repr(loss) in repr(model) and clone(loss) == loss != type(loss)()
+    save(model, tmp_path / "model")
+    for again in (skforest.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        assert again.loss == loss and type(again.loss) is type(loss)
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    (parameter,) = loss.get_params()
+    search = GridSearchCV(model, {f"loss__{parameter}": [1.1, 1.9]}, cv=2).fit(X, y)
+    assert search.best_params_[f"loss__{parameter}"] in (1.1, 1.9)
+
+
+def test_a_warm_start_keeps_the_parameter_of_a_loss(tmp_path):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, loss=HuberLoss(2.0), warm_start=True, n_estimators=3)
+    save(model.fit(X, y), tmp_path / "model")
+    for one in (model, skforest.load(tmp_path / "model")):
+        one.set_params(n_estimators=5, loss=HuberLoss(2.0)).fit(X, y)
+        one.set_params(n_estimators=7, loss__delta=1.0)
+        with pytest.raises(ValueError, match=r"loss=HuberLoss\(delta=1.0\), but warm_start=True"):
+            one.fit(X, y)
 
 
 # ------------------------------------------------------------------------------- several quantiles
@@ -633,6 +715,6 @@ def test_curvatures_that_vanish_leave_gains_finite(loss):
 @pytest.mark.parametrize("power", [1 + 1e-7, 2 - 1e-7])
 def test_early_stopping_for_powers_near_the_limits(power):
     X, y = make_friedman1(150, 6, noise=0.5, random_state=0)
-    model = quick(ObliqueBoostingRegressor, loss="tweedie", power=power).fit(X, y)
+    model = quick(ObliqueBoostingRegressor, loss=TweedieLoss(power)).fit(X, y)
     assert min(model.n_iter_) > 0
     assert model.score(X, y) > 0.5

@@ -351,7 +351,7 @@ CONTINUED = {
     "all rounds": {"early_stopping": False},
     "one bag, all rounds": {"early_stopping": False, "n_bags": 1},
     "given rows": {"X_val": True},
-    "constants": {"linear_leaves": False, "max_features": 0.5, "max_leaf_nodes": 5},
+    "constants": {"linear_leaves": False, "max_leaf_nodes": 5},
     "slopes": {"linear_leaves": True, "subsample": 1.0},
     "linear start": {"linear_start": 100.0},
     "linear start, slopes": {"linear_start": 100.0, "linear_leaves": True, "n_bags": 1},

@@ -6,10 +6,9 @@ import numpy as np
 import oracles
 import pytest
 from makers import KERNEL_LOSSES as LOSSES
-from makers import OwnPoisson, OwnSquaredError, assert_same_trees
+from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError, assert_same_trees
 from makers import kernel_targets as targets_for
 from makers import quick_hinge as quick
-from scipy.special import logsumexp, softmax
 from skforest._kernels.base.loss import LogLossKernel
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
@@ -209,18 +208,6 @@ def test_the_default_rate_suits_counts(n_estimators, optimizer):
 
 
 # ------------------------------------------------------------------------------ losses of the user
-
-
-class OwnCrossEntropy(Loss):
-    def initial(self, y, weight):
-        return np.zeros(y.shape[1])
-
-    def loss(self, y, raw):
-        return logsumexp(raw, axis=1) - (y * raw).sum(axis=1)
-
-    def gradient_hessian(self, y, raw):
-        p = softmax(raw, axis=1)
-        return p - y, p * (1 - p)
 
 
 @pytest.mark.parametrize("head", ["leaves", "linear"])

@@ -629,12 +629,40 @@ def test_a_later_format(estimator, tmp_path):
         skforest.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["Pipeline", "Forest", "load", "os.system", 5, "", "__version__"])
+NO_ESTIMATORS = "Pipeline", "Forest", "load", "os.system", 5, "", "__version__", "HuberLoss"
+
+
+@pytest.mark.parametrize("name", NO_ESTIMATORS)
 def test_another_class(estimator, tmp_path, name):
     skforest.save(fitted(estimator), tmp_path / "model")
     rewritten(tmp_path / "model", lambda header, arrays: first(header).update(estimator=name))
     with pytest.raises(ValueError, match=f"{name}.*not an estimator of skforest"):
         skforest.load(tmp_path / "model")
+
+
+def with_huber_loss():
+    options = {"loss": skforest.HuberLoss(2.0), "n_bags": 1, "random_state": 0}
+    return fitted(skforest.ObliqueBoostingRegressor(3, **options))
+
+
+@pytest.mark.parametrize("name", ["Loss", "LossParameters", "Pipeline", "os.system", [], {}, None])
+def test_parameters_are_objects_of_known_classes_only(tmp_path, name):
+    def change(header, arrays):
+        first(header)["params"]["loss"]["estimator"] = name
+
+    skforest.save(with_huber_loss(), tmp_path / "model")
+    rewritten(tmp_path / "model", change)
+    with pytest.raises(ValueError, match="is damaged"):
+        skforest.load(tmp_path / "model")
+
+
+def test_an_object_of_another_class_is_not_saved(tmp_path):
+    class Own(skforest.HuberLoss):
+        pass
+
+    model = with_huber_loss().set_params(loss=Own())
+    with pytest.raises(TypeError, match="loss is a Own, which cannot be saved"):
+        skforest.save(model, tmp_path / "model")
 
 
 def test_a_forest_alone_is_no_estimator(estimator, tmp_path):
@@ -728,6 +756,13 @@ def test_skops_needs_no_trust_beyond_our_own_classes(estimator, tmp_path):
     skops.dump(model, file)
     assert set(skops.get_untrusted_types(file=file)) <= set(skforest.skops_types())
     assert_same(model, skops.load(file, trusted=skforest.skops_types()))
+
+
+def test_skops_with_an_object_as_a_parameter():
+    skops = pytest.importorskip("skops.io")
+    content = skops.dumps(with_huber_loss())
+    again = skops.loads(content, trusted=skforest.skops_types())
+    assert again.loss == skforest.HuberLoss(2.0)
 
 
 @pytest.mark.needs("projection")

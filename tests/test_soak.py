@@ -58,7 +58,6 @@ VALUES = {
     "smoothness": (0.0, 1.0),
     "validation_fraction": (0.1, 0.4),
     "n_nonzeros": (1.0, 2.5, 4.0),
-    "max_nonzeros": (2, 4),
     "min_patch": (1, 2),
     "max_patch": ("auto", 2, 3),
     "patch_size": (None, 2, 3),
@@ -71,9 +70,7 @@ VALUES = {
     "importance_power": (0.0, 1.0),
     "label_smoothing": (0.0, 0.1),
     "subsample": (0.5, 1.0),
-    "delta": (0.5, 1.35),
     "quantile": (0.1, 0.5),
-    "power": (1.1, 1.9),
     "scoring": (None,),
     "cv": (2, 3),
     "time_limit": (None,),  # others make the result depend on the speed of the machine

@@ -79,7 +79,7 @@ SCALING = [
     ObliqueBoostingClassifier(8, n_bags=2),
     ObliqueBoostingClassifier(8, n_bags=1, interaction_cst="pairwise"),
     ObliqueBoostingRegressor(8, n_bags=1, linear_leaves=np.False_, linear_start=None),
-    ObliqueBoostingRegressor(8, loss="poisson", n_bags=2, subsample=0.5, max_bins=9),
+    ObliqueBoostingRegressor(8, loss="poisson", n_bags=2, subsample=0.5),
 ]
 
 

@@ -11,11 +11,14 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils.metaestimators import available_if
 
 from .._docs import CLASS_WEIGHT, described, with_texts
-from ..training.losses import Loss, loss_names, make_loss, squared_error, takes
+from ..training.losses import loss_names, loss_types, make_label_loss, make_loss, takes
 from .base import Interval, Real, StrOptions
 from .boosting_base import ObliqueBoosting
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import store_parameters
+
+REGRESSOR_LOSSES = loss_names("for_boosting")
+CLASSIFIER_LOSSES = loss_names("for_boosting", of_labels=True)
 
 PARAMETERS = """
 n_estimators : int
@@ -40,12 +43,9 @@ l2_regularization : float
     divided. Not negative. Weights of rows are in units of their median.
 n_directions : "auto" or int
     Number of oblique directions that are drawn for a tree; its splits are the best ones among
-    these and the single features. 0: single features only. "auto": 64, fewer from 20000 rows on,
-    and 16 from 80000 rows on.
-max_nonzeros : int
-    Largest number of features of an oblique direction, 2 to 8; the smallest is 2. Half of the
-    time, features are drawn uniformly, otherwise in proportion to their gains so far. Of no effect
-    with `feature_shape`.
+    these and the single features. A direction has 2 to 4 features: half of the time they are drawn
+    uniformly, otherwise in proportion to their gains so far. 0: single features only. "auto": 64,
+    fewer from 20000 rows on, and 16 from 80000 rows on.
 feature_shape : int, tuple of int or None
     Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal,
     ``(28, 28)`` for an image; at most 8 axes. Must multiply to the number of features. X may also
@@ -54,11 +54,6 @@ feature_shape : int, tuple of int or None
     Not with `monotonic_cst` and `interaction_cst`. None: the features have no order.
 subsample : float
     Fraction of the rows that a tree is grown on, in (0, 1]; they are drawn without replacement.
-max_features : float
-    Fraction of the features among which a tree chooses its splits of single features, in (0, 1];
-    they are drawn for each tree. Directions may use all features.
-max_bins : int
-    Number of bins of a feature, 2 to 255. Directions have at most 64.
 monotonic_cst : array-like of int of shape (n_features,), dict or None
     Constraint of each column of X, or of the columns with the names in the dict; only for one
     output or two classes. 1: the prediction, or the probability of the second class, does not
@@ -76,20 +71,18 @@ linear_leaves : "auto" or bool
 linear_start : "auto", float or None
     Whether training starts from a linear function of all features [5]_, which is the first tree of
     each bag, of a single leaf. A number more than 0: its L2 penalty, for features of standard
-    deviation 1. The learning rate, `subsample` and `max_features` do not apply to it. None:
-    training starts from a constant. "auto": where `linear_leaves` are compared, with at most 500
+    deviation 1. The learning rate and `subsample` do not apply to it. None: training
+    starts from a constant. "auto": where `linear_leaves` are compared, with at most 500
     features, that of 100, 1 and None with the lowest loss on held-out rows; otherwise None.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
 early_stopping : "auto" or bool
-    Whether the number of rounds is determined on held-out rows, or on `X_val` of `fit`. A single
-    bag that has held out rows is then trained again on all rows, and its best number of rounds is
-    multiplied by the number of rows over the number of rows that were not held out. "auto": True
-    with at least 20 distinct rows, and with `X_val`.
-validation_fraction : float
-    Fraction of the distinct rows that a single bag holds out, in (0, 1). Each of several bags
-    holds out the fraction 1 / `n_bags`.
+    Whether the number of rounds is determined on held-out rows, or on `X_val` of `fit`. Each of
+    several bags holds out the fraction 1 / `n_bags` of the distinct rows, and a single bag a
+    fifth. A single bag that has held out rows is then trained again on all rows, and its best
+    number of rounds is multiplied by the number of rows over the number of rows that were not held
+    out. "auto": True with at least 20 distinct rows, and with `X_val`.
 n_iter_no_change : int
     Training ends after this many rounds without a lower loss on the held-out rows. At least 1.
     Each of several bags keeps 1.5 times its best number of rounds, because their mean overfits
@@ -103,12 +96,19 @@ warm_start : bool
     :ref:`boosting_warm_start`.
 """
 
-CLASSIFIER_PARAMETERS = PARAMETERS.rstrip() + CLASS_WEIGHT
+CLASSIFIER_PARAMETERS = (
+    PARAMETERS
+    + """
+loss : {"log_loss"} or Loss
+    What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
+    `Loss`, a loss of your own, with one-hot labels as targets and one output.
+"""
+).rstrip() + CLASS_WEIGHT
 
 REGRESSOR_PARAMETERS = (
     PARAMETERS
     + """
-loss : str or Loss
+loss : str, HuberLoss, TweedieLoss or Loss
     What is minimised, in units of the standard deviation of each output; that of a robust
     estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are
@@ -117,13 +117,12 @@ loss : str or Loss
     increases their loss. "poisson": for counts, 0 or more. "gamma": for positive targets.
     "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
     the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
-    is that of the targets. Or an instance of `Loss`, a loss of your own.
+    is that of the targets. `HuberLoss` and `TweedieLoss` are "huber" and "tweedie" with a
+    parameter, such as ``HuberLoss(delta=2.0)``. Or an instance of `Loss`, a loss of your own.
 quantile : float or array-like of float of shape (n_quantiles,)
     Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
     order, and y must have one output. Predictions are sorted, so that they do not cross [7]_. Only
     for loss="quantile".
-power : float
-    Power of the mean to which the variance is proportional, in (1, 2). Only for loss="tweedie".
 """
 )
 
@@ -221,6 +220,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
     """
 
     _parameter_constraints: dict = {
+        "loss": [StrOptions(CLASSIFIER_LOSSES), *loss_types(CLASSIFIER_LOSSES)],
         "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
 
@@ -228,24 +228,21 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
         self,
         n_estimators=1000,
         *,
+        loss="log_loss",
         learning_rate="auto",
         max_depth="auto",
         max_leaf_nodes=None,
         min_samples_leaf="auto",
         l2_regularization=3.0,
         n_directions="auto",
-        max_nonzeros=4,
         feature_shape=None,
         subsample=0.8,
-        max_features=1.0,
-        max_bins=255,
         monotonic_cst=None,
         interaction_cst=None,
         linear_leaves="auto",
         linear_start="auto",
         n_bags="auto",
         early_stopping="auto",
-        validation_fraction=0.2,
         n_iter_no_change=50,
         class_weight=None,
         categorical_features="from_dtype",
@@ -258,9 +255,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
         store_parameters(self, locals())
 
     def _make_loss(self):
-        if self._has_several_outputs:
-            return squared_error(sum(self.n_classes_))
-        return make_loss("log_loss", self.n_classes_, boosting=True)
+        return make_label_loss(self.loss, self.n_classes_, boosting=True)
 
     def _target_units(self, data, target, is_warm_start):
         baseline = self.forest_.baseline if is_warm_start else None
@@ -321,10 +316,8 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(loss_names("for_boosting")), Loss],
-        "delta": [Interval(Real, 0.0, None, closed="neither")],
+        "loss": [StrOptions(REGRESSOR_LOSSES), *loss_types(REGRESSOR_LOSSES)],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
-        "power": [Interval(Real, 1.0, 2.0, closed="neither")],
     }
 
     def __init__(
@@ -332,27 +325,21 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
         n_estimators=1000,
         *,
         loss="squared_error",
-        delta=1.35,
         quantile=0.5,
-        power=1.5,
         learning_rate="auto",
         max_depth="auto",
         max_leaf_nodes=None,
         min_samples_leaf="auto",
         l2_regularization=3.0,
         n_directions="auto",
-        max_nonzeros=4,
         feature_shape=None,
         subsample=0.8,
-        max_features=1.0,
-        max_bins=255,
         monotonic_cst=None,
         interaction_cst=None,
         linear_leaves="auto",
         linear_start="auto",
         n_bags="auto",
         early_stopping="auto",
-        validation_fraction=0.2,
         n_iter_no_change=50,
         categorical_features="from_dtype",
         n_jobs=None,
@@ -407,8 +394,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
                 )
 
     def _make_loss(self):
-        own = {"delta": self.delta, "quantile": self.quantile, "power": self.power}
-        return make_loss(self.loss, self.n_outputs_, **own)
+        return make_loss(self.loss, self.n_outputs_, quantile=self.quantile)
 
     def score(self, X, y, sample_weight=None):
         """R^2 of `predict`, or with several quantiles the mean of their D^2.

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 
 from .._docs import with_texts
 from .._warnings import warn_caller
@@ -15,6 +15,7 @@ from ..training.boosting import BoostingMethod, BoostingSettings, Continuation, 
 from ..training.boosting_trials import best_depth, with_best_linear
 from ..training.constraints import read_groups, read_monotonic
 from ..training.method import n_members
+from ..training.parameters import ParameterObject
 from ..training.threads import with_callbacks
 from .base import BaseForest, Integral, Interval, Real, StrOptions, _fit_context
 from .validation import check_unchanged, errors_about
@@ -24,8 +25,8 @@ MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
 # Parameters that a warm start must not change.
 FIXED = (
-    "loss delta quantile power monotonic_cst interaction_cst linear_leaves linear_start "
-    "early_stopping validation_fraction n_iter_no_change"
+    "loss quantile monotonic_cst interaction_cst linear_leaves linear_start early_stopping "
+    "n_iter_no_change"
 ).split()
 
 
@@ -44,18 +45,14 @@ class ObliqueBoosting(BaseForest):
         "min_samples_leaf": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "l2_regularization": [Interval(Real, 0.0, None, closed="left")],
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 0, 2**16, closed="both")],
-        "max_nonzeros": [Interval(Integral, 2, 8, closed="both")],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
         "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
-        "max_features": [Interval(Real, 0.0, 1.0, closed="right")],
-        "max_bins": [Interval(Integral, 2, 255, closed="both")],
         "monotonic_cst": ["array-like", dict, None],
         "interaction_cst": [StrOptions({"pairwise", "no_interactions"}), list, tuple, None],
         "linear_leaves": [StrOptions({"auto"}), "boolean"],
         "linear_start": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither"), None],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "early_stopping": [StrOptions({"auto"}), "boolean"],
-        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -204,15 +201,11 @@ class ObliqueBoosting(BaseForest):
             min_samples_leaf=int(resolved["min_samples_leaf"]),
             l2=max(float(self.l2_regularization), MIN_L2),
             subsample=float(self.subsample),
-            max_features=float(self.max_features),
             n_directions=int(resolved["n_directions"]),
-            max_terms=int(self.max_nonzeros),
-            max_bins=int(self.max_bins),
             feature_shape=None if self._grid is None else self._grid.shape,
             monotonic=self._monotonic_features(data),
             interacting=read_groups(self.interaction_cst, self._column_names),
             held_out=held_out,
-            validation_fraction=float(self.validation_fraction),
             n_iter_no_change=int(self.n_iter_no_change),
             keeps_rounds=self.warm_start,
         )
@@ -241,7 +234,8 @@ class ObliqueBoosting(BaseForest):
         signs = read_monotonic(self.monotonic_cst, self._column_names, levels)
         if len(self._make_loss().scale.start(data.baseline)) > 1:
             raise ValueError(
-                f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes"
+                f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes and no "
+                "`Loss` of your own"
             )
         return data.feature_map.per_feature(signs).astype(np.int8) if signs.any() else None
 
@@ -307,6 +301,8 @@ class ObliqueBoosting(BaseForest):
     def _fixed(self, settings):
         """What a warm start must not change, as a dict."""
         fixed = {name: getattr(self, name, None) for name in FIXED}
+        if isinstance(self.loss, ParameterObject):
+            fixed["loss"] = clone(self.loss)  # its parameters may be set before the next fit
         fixed["feature_shape"] = settings.feature_shape
         for name in ("X_val", "groups"):  # do they determine the rows that are held out?
             fixed[name] = "rows" if settings.held_out == name else None

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from ..training.growing import MAX_DEPTH, SEARCHED
-from ..training.losses import Loss, make_loss
+from ..training.losses import Loss, make_label_loss, make_loss
 from .base import BaseForest, Integral, Interval, Real, RealNotInt, StrOptions
 
 # Of procedures.
@@ -96,9 +96,9 @@ class ObliqueForest(GreedyForest):
         """The kernel of a `Loss` of the user, of the loss of the leaves; None without one."""
         if not isinstance(self.loss, Loss):
             return None
-        of_labels = data.is_classification
-        if not of_labels and is_classifier(self):
-            raise ValueError(f"loss={self.loss!r} takes one output, y has several")
-        loss = make_loss(self.loss, data.n_outputs, is_one_hot=of_labels)
+        if is_classifier(self):
+            loss = make_label_loss(self.loss, self.n_classes_)
+        else:
+            loss = make_loss(self.loss, self.n_outputs_)
         loss.scale.check(data.y, data.weight)
         return loss.kernel()

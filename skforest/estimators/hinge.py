@@ -12,12 +12,14 @@ import numpy as np
 from .._docs import CLASS_WEIGHT, described
 from ..table.feature_grid import FeatureGrid
 from ..training.hinge import HingeMethod, HingeSettings, temperature_of
-from ..training.losses import Loss, TargetUnits, loss_names, make_loss, squared_error
+from ..training.losses import TargetUnits, loss_names, loss_types, make_label_loss, make_loss
 from .base import BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
 from .streams import TAKES_BATCH, StreamMixin
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, store_parameters
 
+REGRESSOR_LOSSES = loss_names("for_hinge")
+CLASSIFIER_LOSSES = loss_names("for_hinge", of_labels=True)
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
 # learning_rate="auto" times the number of trees, whose responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
@@ -136,14 +138,15 @@ calibrate : bool
 REGRESSOR_PARAMETERS = (
     PARAMETERS
     + """
-loss : str or Loss
+loss : str, HuberLoss or Loss
     What is minimised, in units of the standard deviation of each output; that of a robust
     estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
     stopping takes the absolute error. "quantile": for the quantile given; the forest is then
     shifted so that `quantile` of the rows of a held-out part lie below it. "poisson": for counts,
-    0 or more; the trees add up to the logarithm of the mean. Or an instance of `Loss`, a
-    differentiable loss of your own.
+    0 or more; the trees add up to the logarithm of the mean. `HuberLoss` is "huber" with a
+    parameter, such as ``HuberLoss(delta=2.0)``. Or an instance of `Loss`, a differentiable loss of
+    your own.
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
 """
@@ -417,7 +420,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """
 
     _parameter_constraints: dict = {
-        "loss": [StrOptions(loss_names("for_hinge", of_labels=True)), Loss],
+        "loss": [StrOptions(CLASSIFIER_LOSSES), *loss_types(CLASSIFIER_LOSSES)],
         "calibrate": ["boolean"],
         "class_weight": [StrOptions({"balanced"}), dict, list, None],
     }
@@ -461,12 +464,8 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         self.temperature_ = temperature_of(records, settings)
 
     def _make_loss(self):
-        if self._has_several_outputs:
-            if isinstance(self.loss, Loss):
-                raise ValueError(f"loss={self.loss!r} takes one output, y has several")
-            return squared_error(sum(self.n_classes_))
         smoothing = {"label_smoothing": self._procedure.label_smoothing}
-        return make_loss(self.loss, self.n_classes_, is_one_hot=True, **smoothing)
+        return make_label_loss(self.loss, self.n_classes_, **smoothing)
 
     def _target_units(self, data, target, is_warm_start):
         baseline = self.forest_.baseline if is_warm_start else None
@@ -543,8 +542,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     _calibrates_quantiles = True
     _parameter_constraints: dict = {
-        "loss": [StrOptions(loss_names("for_hinge")), Loss],
-        "delta": [Interval(Real, 0.0, None, closed="neither")],
+        "loss": [StrOptions(REGRESSOR_LOSSES), *loss_types(REGRESSOR_LOSSES)],
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither")],
     }
 
@@ -560,7 +558,6 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         feature_shape=None,
         loss="squared_error",
         quantile=0.5,
-        delta=1.35,
         learning_rate="auto",
         max_iter="auto",
         dropout=0.2,
@@ -578,8 +575,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         store_parameters(self, locals())
 
     def _make_loss(self):
-        own = {"delta": self.delta, "quantile": self.quantile}
-        return make_loss(self.loss, self.n_outputs_, in_units=True, **own)
+        return make_loss(self.loss, self.n_outputs_, in_units=True, quantile=self.quantile)
 
     def partial_fit(self, X, y, sample_weight=None):
         """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.

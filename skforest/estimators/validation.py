@@ -28,6 +28,7 @@ from ..table.frames import (
 )
 from ..table.matrix import BLOCK, canonical_csr, dense, value_range
 from ..table.training_set import check_sample_weight
+from ..training.parameters import ParameterObject
 
 MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter counts
 # A predictor takes float64 where float32 would move a training value by more than this share of
@@ -110,8 +111,9 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         super()._validate_params()
         check_n_jobs(getattr(self, "n_jobs", None))
         check_counts(self)
-        if self._default_procedure is not None:
-            self._procedure._validate_params()
+        for value in self.get_params(deep=False).values():
+            if isinstance(value, ParameterObject):
+                value._validate_params()
 
     @property
     def _procedure(self):
@@ -308,7 +310,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
-class Procedure(BaseEstimator):
+class Procedure(ParameterObject):
     """Base of the objects of the parameter `procedure`, details of training; not for direct use.
 
     A subclass takes the parameters of `_parameter_constraints` in its ``__init__``; its `_printed`

@@ -13,6 +13,8 @@ import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import is_classifier
 
+import skforest
+
 from .._docs import with_texts
 from ..estimators.prediction import Part, is_forest
 from ..estimators.unwrap import rewrapped, unwrapped, unwrapped_alone
@@ -22,6 +24,7 @@ from ..forest.storage import Levels
 from ..inspect.contents import forest_of, refuse_networks, value_rows
 from ..table.feature_map import KINDS, VALUE
 from ..table.matrix import LIMIT
+from ..training.parameters import ParameterObject
 
 # Fitted attributes that are arrays of the file, or made of these.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
@@ -49,7 +52,7 @@ def _to_json(value, name):
         return {"set": [_to_json(item, name) for item in sorted(value, key=str)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if is_forest(value):
+    if is_forest(value) or (isinstance(value, ParameterObject) and _is_public(value)):
         return {"estimator": type(value).__name__, "params": _params_to_json(value)}
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
@@ -89,8 +92,7 @@ def _dtype_from_json(dtype):
 
 def _check_strings(header):
     """Raise ValueError if arrays of strings, which are all as long as the longest, are large."""
-    n_bytes = _string_bytes(header)
-    if n_bytes > MAX_STRING_BYTES:
+    if (n_bytes := _string_bytes(header)) > MAX_STRING_BYTES:
         raise ValueError(
             f"parameters and attributes contain arrays of strings of {n_bytes} bytes, more than "
             f"{MAX_STRING_BYTES}; use lists of strings"
@@ -112,11 +114,7 @@ def _string_bytes(value):
 
 
 def _flat(items):
-    if isinstance(items, list):
-        for item in items:
-            yield from _flat(item)
-    else:
-        yield items
+    return [one for item in items for one in _flat(item)] if isinstance(items, list) else [items]
 
 
 def _from_json(value):
@@ -244,16 +242,20 @@ def load(path, *, mmap_mode=None):
 
 
 def _class_of(name, path):
-    import skforest
-
     found = getattr(skforest, name) if name in skforest.__all__ else None
-    if not (hasattr(found, "get_params") and hasattr(found, "predict")):
+    is_parameter = isinstance(found, type) and issubclass(found, ParameterObject)
+    if not (is_parameter or (hasattr(found, "get_params") and hasattr(found, "predict"))):
         raise ValueError(f"{path} contains a {name!r}, which is not an estimator of skforest")
     return found
 
 
+def _is_public(value):
+    """Is the class of an object one of skforest, and no subclass of a user?"""
+    return getattr(skforest, type(value).__name__, None) is type(value)
+
+
 def _new_estimator(header):
-    """An unfitted estimator."""
+    """An unfitted estimator, or a parameter object."""
     params = {key: _from_json(value) for key, value in header["params"].items()}
     return _class_of(header["estimator"], "the file")(**params)
 
@@ -405,8 +407,6 @@ def skops_types():
 
     ``skops.io.load("model.skops", trusted=skforest.skops_types())`` loads an estimator.
     """
-    import skforest
-
     public = [getattr(skforest, name) for name in skforest.__all__]
     types = [thing for thing in (*public, Levels) if isinstance(thing, type)]
     return sorted({f"{one.__module__}.{one.__name__}" for one in types})

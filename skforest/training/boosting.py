@@ -19,6 +19,7 @@ from .method import Method
 from .threads import thread_count
 
 LARGEST_DEPTH = 30
+HELD_OUT = 0.2  # share of the rows that a single bag holds out, as each of five bags does
 # An average of bags overfits later than each of them: this many times the rounds that are best for
 # a bag are kept.
 KEPT = 1.5
@@ -37,10 +38,7 @@ class BoostingSettings:
     min_samples_leaf: int
     l2: float  # more than 0, since the curvatures of a node may all be 0
     subsample: float
-    max_features: float  # share of the features that a tree may use by themselves
     n_directions: int
-    max_terms: int
-    max_bins: int
     feature_shape: tuple | None  # of the array whose boxes splits compare; None: mixtures
     # The sign with which raw predictions may change along each feature, or 0, as int8 of shape
     # (n_features,); None without constraints.
@@ -49,7 +47,6 @@ class BoostingSettings:
     # Rows on which training is stopped early: "X_val", or those of X, by "groups" or by "rows";
     # None: training is not stopped.
     held_out: str | None
-    validation_fraction: float
     n_iter_no_change: int
     linear_leaves: bool = False
     linear_start: float | None = None  # penalty, in units of the mean curvature of a row
@@ -243,8 +240,7 @@ class BoostingMethod(Method):
             return sample.left_out_weight
         if len(sample) < 2:
             return np.zeros(len(sample))
-        fraction = self.settings.validation_fraction
-        return draw_held_out(sample.weight, fraction, seed, sample.group)
+        return draw_held_out(sample.weight, HELD_OUT, seed, sample.group)
 
     def packed(self, training, sample):
         """A trained bag as a Forest."""

@@ -228,13 +228,13 @@ class BoostingTraining:
             self.gain_unit = self._gain_of_start()
         # Draws of rounds that are known are made, too: those of later rounds follow them.
         rows, others = self._draw_rows()
-        searched, columns = self._search_targets(rows), self._draw_columns()
+        searched = self._search_targets(rows)
         if number < self.known.n_rounds:
             tree, value, leaf = self.known.round(number, X, self.raw.shape[1], self.unit)
         elif number == 0 and self.settings.linear_start is not None:
             tree, value, leaf = self._fit_linear_start()
         else:
-            tree, leaf = self._grow_tree(number, searched, rows, others, columns)
+            tree, leaf = self._grow_tree(number, searched, rows, others)
             gain = tree["gain"].astype(np.float64) / self.gain_unit
             tree["gain"] = np.minimum(gain, 3e38).astype(np.float32)
             value = self._fit_leaves(tree, leaf, rows)
@@ -300,14 +300,13 @@ class BoostingTraining:
         decrease = max(before - after, TOLERANCE * abs(before))
         return 2 * decrease / (rate * (2 - rate)) or 1.0
 
-    def _grow_tree(self, number, searched, rows, others, columns):
+    def _grow_tree(self, number, searched, rows, others):
         """The tree of a round, without values, and the leaf of every row."""
         settings, grower = self.settings, self.grower
         grower.start(
             searched,
             rows,
             others,
-            columns,
             np.cumsum(self._feature_chances()),
             settings.l2,
             MIN_GAIN,
@@ -368,14 +367,6 @@ class BoostingTraining:
         is_taken = np.zeros(len(self.raw), dtype=bool)
         is_taken[rows] = True
         return tuple(np.flatnonzero(mask).astype(np.int32) for mask in (is_taken, ~is_taken))
-
-    def _draw_columns(self):
-        """Features that the splits of a tree may use by themselves, drawn without replacement."""
-        n_features = len(self.importance)
-        n = max(1, round(self.settings.max_features * n_features))
-        if n >= n_features:
-            return np.arange(n_features, dtype=np.int32)
-        return np.sort(self.random.permutation(n_features)[:n]).astype(np.int32)
 
     def _search_targets(self, rows):
         """Gradients and the mean curvature that splits are searched with, float32."""

@@ -8,8 +8,8 @@ from .._kernels.boosting.trainer import TreeGrower
 from .._kernels.search.projection import BoxSampler
 from .constraints import Interactions
 
-MIN_TERMS = 2  # features of an oblique direction, at least
-DIRECTION_BINS = 64  # of a direction, at most
+MIN_TERMS, MAX_TERMS = 2, 4  # features of an oblique direction
+FEATURE_BINS, DIRECTION_BINS = 255, 64  # of a feature, and of a direction, at most
 CONTRAST = "mix"  # of boxes: sums, or differences of two of them
 # The largest box has the lengths of the array to this power. It is larger than that of manifold
 # forests: a tree has few directions, all of which must be worth a split.
@@ -56,7 +56,7 @@ class BoostingRows:
         is_given = data.fold is None and data.left_out_weight is not None
         self.n_given = np.count_nonzero(data.left_out_weight) if is_given else 0
         self.cut, self.cut_start, self.code = bin_columns(
-            self.columns, settings.max_bins, len(data) - self.n_given
+            self.columns, FEATURE_BINS, len(data) - self.n_given
         )
 
     def interactions(self):
@@ -65,7 +65,7 @@ class BoostingRows:
 
     def grower(self, settings, interactions):
         """The kernel that grows the trees of one bag."""
-        has_directions, max_terms = self.X.shape[1] > 1, settings.max_terms
+        has_directions, max_terms = self.X.shape[1] > 1, MAX_TERMS
         if interactions is not None:
             max_terms = interactions.max_terms(max_terms)
             even = interactions.chances(np.ones(self.X.shape[1]))
@@ -77,7 +77,7 @@ class BoostingRows:
             settings.n_directions if has_directions else 0,
             MIN_TERMS,
             max_terms,
-            min(settings.max_bins, DIRECTION_BINS),
+            DIRECTION_BINS,
             self.monotonic,
             None if self.feature_shape is None else self._box_sampler(),
         )

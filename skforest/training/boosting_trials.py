@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from .._kernels.base.rows import random_stream, tree_seed
-from .boosting import in_training_copies
+from .boosting import HELD_OUT, in_training_copies
 from .boosting_rounds import train_rounds
 from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
@@ -72,7 +72,7 @@ class Trial:
         group = data.group if data.n_groups > 1 else None
         n_parts = min(n_rows // len(data), TRIAL_FOLDS)
         if n_parts == 1:
-            held_out = [draw_held_out(data.weight, settings.validation_fraction, seed, group)]
+            held_out = [draw_held_out(data.weight, HELD_OUT, seed, group)]
         else:
             fold = balanced_folds(data.y[:, 0], TRIAL_FOLDS, seed, group)
             held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]

@@ -114,11 +114,8 @@ cdef class NodeRows:
 
 
 cdef class StumpLeaves:
-    cdef object own            # `UserLeaves`, which have a loss of the user; else None
-    cdef bint is_own
-    cdef object failure        # what a method of the user has raised
-    cdef bint has_failed
-    cdef const float* margin   # of the training rows, when all were last evaluated; of `own` only
+    cdef bint is_own           # `OwnLeaves`, which have a loss of the user?
+    cdef const float* margin   # of the training rows, when all were last evaluated; for these
     cdef bint is_class
     cdef int32_t n_outputs     # classes, or columns of the target
     cdef int32_t n_present     # classes present in the node, or n_outputs
@@ -169,13 +166,6 @@ cdef class StumpLeaves:
         self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
         double rate, int objective
     ) noexcept nogil
-    cdef double score(self) noexcept nogil
-    cdef object check(self)
-    cdef void start_own(self, int64_t n, const int32_t* present)
-    cdef void fit_own(self)
-    cdef void set_own_losses(self, int64_t first, int64_t last)
-    cdef void step_own(
-        self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
-        double rate, int objective
-    )
-    cdef void fail(self, error)
+    cdef void sum_losses(self, int64_t first, int64_t last) noexcept nogil
+    cdef double score(self, bint fits) noexcept nogil
+    cdef int check(self) except -1 nogil

@@ -17,15 +17,12 @@ class k on one side, K classes and smoothing e, the best parameters are
 
 (e keeps the logarithm finite). The loss of a row at a leaf is its log loss, or its squared error
 in units of the variance of the node. `base` is the loss at the left leaf and `delta` the loss at
-the right leaf minus that, which is all that the hyperplane between them is trained on. With a loss
-of the user, leaves are those of `training/user_leaves.py`, which is called for a whole node.
+the right leaf minus that, which is all that the hyperplane between them is trained on.
 """
 
 from libc.math cimport exp, isfinite, log, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy, memset
-
-import numpy as np
 
 from .descent cimport (
     SKF_GROUP, skf_add_rows, skf_distances, skf_dot, skf_gather_rows, skf_label_losses,
@@ -359,9 +356,6 @@ cdef class StumpLeaves:
         for i in range(n_train):
             self.train_weight = self.train_weight + self.weight[i]
         memset(self.velocity, 0, 2 * self.n_outputs * sizeof(double))
-        if self.is_own:
-            with gil:
-                self.start_own(n, present)
 
     cdef void clear_sums(self) noexcept nogil:
         self.n_left = self.n_train
@@ -418,10 +412,6 @@ cdef class StumpLeaves:
         cdef int32_t k
         cdef double pseudo = self.smoothing
         cdef double left, right
-        if self.is_own:
-            with gil:
-                self.fit_own()
-            return
         if self.is_class:
             left = log(self.left_weight + self.n_present * pseudo)
             right = log(self.right_weight + self.n_present * pseudo)
@@ -437,14 +427,10 @@ cdef class StumpLeaves:
 
     cdef void set_losses(self, int64_t first, int64_t last) noexcept nogil:
         """Set the losses of rows first .. last - 1 at either leaf."""
-        cdef int64_t i, size
+        cdef int64_t i
         cdef int32_t k
-        cdef float part = 0
         cdef double y, left, right
-        if self.is_own:
-            with gil:
-                self.set_own_losses(first, last)
-        elif self.is_class:
+        if self.is_class:
             for k in range(self.n_present):
                 self.label_base[k] = <float>-self.left[k]
                 self.label_delta[k] = <float>(self.left[k] - self.right[k])
@@ -464,6 +450,12 @@ cdef class StumpLeaves:
                 right *= self.loss_scale
                 self.base[i] = <float>left
                 self.delta[i] = <float>(right - left)
+        self.sum_losses(first, last)
+
+    cdef void sum_losses(self, int64_t first, int64_t last) noexcept nogil:
+        """Set `base_loss`."""
+        cdef int64_t size
+        cdef float part = 0
         self.base_loss = 0
         while first < last:
             size = min(<int64_t>BLOCK, last - first)
@@ -489,10 +481,6 @@ cdef class StumpLeaves:
         cdef double right, share, slope
         cdef double* leaf
         cdef double* velocity
-        if self.is_own:
-            with gil:
-                self.step_own(margin, delta, start, n, total, rate, objective)
-            return
         for k in range(2 * self.n_outputs):
             self.velocity[k] = self.velocity[k] * self.momentum
         for i in range(n):
@@ -525,73 +513,9 @@ cdef class StumpLeaves:
                 for k in range(self.n_present):
                     leaf[k] -= log(share)
 
-    # ------------------------------------------------------------------------- a loss of the user
+    # Of `OwnLeaves` only.
+    cdef double score(self, bint fits) noexcept nogil:
+        return 0
 
-    cdef double score(self) noexcept nogil:
-        """Minus the loss of the training rows at the leaves of their sides, by `margin`."""
-        cdef int64_t i
-        cdef double total = 0
-        for i in range(self.n_train):
-            total -= self.weight[i] * (self.base[i] + (self.delta[i] if self.margin[i] > 0 else 0))
-        return total
-
-    cdef object check(self):
-        """Raise what a method of the user has raised."""
-        failure, self.failure, self.has_failed = self.failure, None, False
-        if failure is not None:
-            raise failure
-
-    cdef void start_own(self, int64_t n, const int32_t* present):
-        try:
-            weight = np.array(<float[:n]> self.weight, dtype=np.float64)
-            if self.is_class:
-                labels = np.array(<int32_t[:n]> self.label)
-                target = np.array(<int32_t[:self.n_present]> present)[labels]
-            else:
-                target = np.array(<double[:n * self.n_outputs]> self.target)
-                target = target.reshape(n, self.n_outputs)
-            self.own.start(target, weight, self.n_train, self.smoothing)
-        except BaseException as error:
-            self.fail(error)
-
-    cdef void fit_own(self):
-        if self.has_failed:
-            return
-        try:
-            self.own.fit(np.asarray(<float[:self.n_train]> <float*>self.margin) > 0)
-        except BaseException as error:
-            self.fail(error)
-
-    cdef void set_own_losses(self, int64_t first, int64_t last):
-        if self.has_failed or first == last:
-            return
-        try:
-            left, right = self.own.losses(first, last)
-            np.asarray(<float[:last - first]> (self.base + first))[:] = left
-            np.asarray(<float[:last - first]> (self.delta + first))[:] = right - left
-        except BaseException as error:
-            self.fail(error)
-
-    cdef void step_own(
-        self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
-        double rate, int objective
-    ):
-        if self.has_failed:
-            return
-        try:
-            rows = (start + np.arange(n)) % self.n_train
-            m = np.array(<float[:n]> <float*>margin, dtype=np.float64)
-            if objective == SOFT:
-                right = 1 / (1 + np.exp(-2 * m))
-            else:
-                right = 2 * m + np.asarray(<float[:n]> <float*>delta) > 0
-            weight = np.asarray(<float[:self.n_train]> self.weight)[rows] / total
-            share = np.stack([(1 - right) * weight, right * weight])
-            self.own.step(rows, share, self.momentum, rate)
-        except BaseException as error:
-            self.fail(error)
-
-    cdef void fail(self, error):
-        """Keep the first error; training of the node ends, and `check` raises it."""
-        if not self.has_failed:
-            self.failure, self.has_failed = error, True
+    cdef int check(self) except -1 nogil:
+        return 0

@@ -144,15 +144,15 @@ cdef class TreeGrower:
     # --------------------------------------------------------------------------- starting a tree
 
     def start(
-        self, derivative, rows, out_rows, features, chance, double l2, double min_gain,
+        self, derivative, rows, out_rows, chance, double l2, double min_gain,
         int64_t min_leaf, int32_t max_depth, int32_t max_leaves, seed
     ):
         """Start a tree.
 
         derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
         the sample, in their order; it is changed. rows, out_rows : int32, the sample and all other
-        rows, ascending. features : int32, those with columns of their own; chance : float64, the
-        cumulative chances with which features are drawn for directions, group by group.
+        rows, ascending. chance : float64, the cumulative chances with which features are drawn for
+        directions, group by group.
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
@@ -172,6 +172,7 @@ cdef class TreeGrower:
             self.directions.draw(&random, cumulative)
         self.directions.find_bins(&random, self.row)
         used = np.flatnonzero(self.directions.n_cuts)
+        features = np.arange(self.n_features)
         columns = np.concatenate([features, self.n_features + used]).astype(np.int32)
         self.columns, self.n_columns = columns, len(columns)
         bins = [self.count_bins(column) for column in columns]

@@ -29,6 +29,7 @@ from ..base.random cimport below, draw_item, shuffle, uniform
 from ..base.row_blocks cimport MAX_CHOSEN
 from ..search.search cimport SearchSplitter
 from ..search.split cimport Split
+from .own_leaves cimport OwnLeaves
 from ..base.stump cimport (
     CO2, MIXED, SOFT, NodeRows, Plane, Rate, StumpLeaves, start_rate, update_rate
 )
@@ -110,12 +111,10 @@ cdef class StumpSplitter(SearchSplitter):
         cdef int64_t i, n = self.n_rows, batch = min(<int64_t>self.batch_size, n)
         self.rows = NodeRows()
         self.rows.reserve(scratch, &self.table, n, options.row_norm, True)
-        self.leaves = StumpLeaves()
+        self.leaves = StumpLeaves() if options.leaves is None else OwnLeaves(options.leaves)
         self.leaves.reserve(scratch, n, self.n_outputs, self.is_class)
         self.leaves.smoothing = options.smoothing
         self.leaves.momentum = options.momentum
-        self.leaves.own = options.leaves
-        self.leaves.is_own = options.leaves is not None
         self.plane = self.rows.plane(scratch, options.momentum, options.nu)
         self.best_plane = self.rows.plane(scratch, options.momentum, options.nu)
         self.order = scratch.ints(n)
@@ -148,9 +147,7 @@ cdef class StumpSplitter(SearchSplitter):
             if self.stop[0]:
                 return False
             self.accept(&axis, split)
-        if self.leaves.has_failed:
-            with gil:
-                self.leaves.check()
+        self.leaves.check()
         return True
 
     # ----------------------------------------------------------------------------- the node's rows
@@ -237,9 +234,7 @@ cdef class StumpSplitter(SearchSplitter):
             done += 1
             if self.should_stop(n * self.rows.p):
                 return 0
-            if done == 1 or (
-                self.leaves.has_changed and not self.gradient_leaves and not self.leaves.is_own
-            ):
+            if done == 1 or (self.leaves.has_changed and not self.gradient_leaves):
                 self.leaves.fit()
                 self.leaves.set_losses(0, n)
             if done == 1 and objective == CO2:
@@ -253,12 +248,9 @@ cdef class StumpSplitter(SearchSplitter):
                 loss = self.epoch_of_draws(rate.value, objective)
             else:
                 loss = self.epoch(rate.value, objective)
-                if (
-                    self.old_signs or self.leaves.is_own
-                    or (done % MEASURE == 0 and done < n_epochs)
-                ):
+                if self.old_signs or self.leaves.is_own or (done % MEASURE == 0 and done < n_epochs):
                     self.measure_plane()
-            if not isfinite(loss) or self.leaves.has_failed:
+            if not isfinite(loss):
                 return 0
             if self.n_active == 0 and not self.leaves.has_changed and not self.gradient_leaves:
                 # No row has a slope, so the hyperplane cannot move. If it is no better than the
@@ -288,10 +280,7 @@ cdef class StumpSplitter(SearchSplitter):
         self.remember()
 
     cdef void measure_projection(self) noexcept nogil:
-        """As `measure_plane`, from the projection that is stored.
-
-        If the last hyperplane is the best one, it need not be projected again.
-        """
+        """As `measure_plane`, from the projection that is stored, and made only once."""
         cdef int64_t i
         self.project_trained(&self.plane)
         for i in range(self.n_train):
@@ -492,10 +481,7 @@ cdef class StumpSplitter(SearchSplitter):
         if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train:
             return False
         if self.leaves.is_own:
-            if not self.gradient_leaves:
-                self.leaves.fit()
-            self.leaves.set_losses(0, self.n_train)
-            self.plane.score = self.leaves.score()
+            self.plane.score = self.leaves.score(not self.gradient_leaves)
         elif self.leaves.has_changed:
             self.plane.score = self.side_score(self.leaves.left_sum, self.leaves.left_weight)
             self.plane.score = self.plane.score + self.side_score(

@@ -1,8 +1,10 @@
 """Losses: what they are composed of, those with names, and those of the user."""
 
+from .parameters import HuberLoss, TweedieLoss
 from .registry import (
-    LossParameters,
     loss_names,
+    loss_types,
+    make_label_loss,
     make_loss,
     squared_error,
     takes,
@@ -18,13 +20,16 @@ from .training_loss import TrainingLoss
 from .user import Loss, UserKernel
 
 __all__ = [
+    "HuberLoss",
     "Loss",
-    "LossParameters",
     "TargetUnits",
     "TrainingLoss",
+    "TweedieLoss",
     "UserKernel",
     "for_squared_errors",
     "loss_names",
+    "loss_types",
+    "make_label_loss",
     "make_loss",
     "robust_size",
     "squared_error",

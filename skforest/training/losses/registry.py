@@ -1,18 +1,19 @@
 """Losses with names: the only file that knows them.
 
 To add one, write a function that composes it of its parts, and its derivatives in
-`_kernels/base/loss.pyx`.
+`_kernels/base/loss.pyx`. Parameters of the function are parameters of the estimators of the same
+name, or those of a class that derives from `LossParameters`.
 """
 
 from functools import partial
 from inspect import signature
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from ..._kernels.base import loss as kernels
 from .calibration import MeanRatio, QuantileShift
 from .leaves import HuberLeaves, NewtonLeaves, QuantileLeaves
+from .parameters import HuberLoss, LossParameters, TweedieLoss
 from .scales import LabelScale, QuantileScale, RatioScale, TargetScale
 from .training_loss import TrainingLoss
 from .user import Loss, user_loss
@@ -123,12 +124,6 @@ LOSSES = {
 }  # fmt: skip
 
 
-class LossParameters(BaseEstimator):
-    """A loss with a name and parameters, as the parameter `loss` of an estimator."""
-
-    _name = ""  # in LOSSES
-
-
 def loss_names(offer, of_labels=False):
     """Names of the losses, of labels or of real targets, that offer "for_boosting", say."""
     losses = {name: make(1) for name, make in LOSSES.items()}
@@ -139,19 +134,43 @@ def loss_names(offer, of_labels=False):
     }
 
 
+def loss_types(names):
+    """Classes whose instances an estimator takes as `loss`, beside names."""
+    return [Loss, *(one for one in (HuberLoss, TweedieLoss) if one._name in names)]
+
+
 def takes(loss, parameter):
     """Has a loss, as it is a parameter of an estimator, a parameter of this name?"""
     return isinstance(loss, str) and parameter in signature(LOSSES[loss]).parameters
 
 
-def make_loss(loss, n_outputs, *, is_one_hot=False, in_units=False, **parameters):
-    """The `TrainingLoss` of the parameter `loss` of an estimator.
+def make_loss(loss, n_outputs, *, in_units=False, **parameters):
+    """The `TrainingLoss` of real targets for the parameter `loss` of a regressor.
 
-    `parameters` are those that the estimator has for its losses; `in_units` and `is_one_hot` are
-    for a loss of the user, see `user_loss`.
+    `parameters` are those that the estimator has for its losses; for `in_units` see `user_loss`.
     """
     if isinstance(loss, Loss):
-        return user_loss(loss, n_outputs, in_units=in_units, is_one_hot=is_one_hot)
+        return user_loss(loss, n_outputs, in_units=in_units)
+    return _named_loss(loss, n_outputs, parameters)
+
+
+def make_label_loss(loss, n_classes, **parameters):
+    """The `TrainingLoss` of labels for the parameter `loss` of a classifier.
+
+    `n_classes` is an int, or a list with one for each output. Of several outputs, it is the
+    squared error of their indicators.
+    """
+    if not isinstance(n_classes, list):
+        if isinstance(loss, Loss):
+            return user_loss(loss, n_classes, is_one_hot=True)
+        return _named_loss(loss, n_classes, parameters)
+    if isinstance(loss, Loss):
+        raise ValueError(f"loss={loss!r} takes one output, y has several")
+    return squared_error(sum(n_classes))
+
+
+def _named_loss(loss, n_outputs, parameters):
+    """A loss with a name, with those of some parameters that it has."""
     if isinstance(loss, LossParameters):
         return LOSSES[loss._name](n_outputs, **loss.get_params())
     own = {name: value for name, value in parameters.items() if takes(loss, name)}

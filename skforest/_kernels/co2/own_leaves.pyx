@@ -1,0 +1,106 @@
+"""The leaves of a split under a loss of the user.
+
+`UserLeaves` of `training/user_leaves.py` are called for the rows of a node at once, with the GIL.
+What a method of the user raises is kept: training of the node ends, and `check` raises it.
+"""
+
+from libc.math cimport NAN
+from libc.stdint cimport int32_t, int64_t
+
+import numpy as np
+
+from ..base.stump cimport SOFT, StumpLeaves
+
+
+cdef class OwnLeaves(StumpLeaves):
+    """As `StumpLeaves`; the caller sets `margin`, too."""
+
+    def __init__(self, leaves):
+        self.leaves, self.is_own = leaves, True
+
+    cdef void start_node(
+        self, int64_t n, int64_t n_train, int32_t n_present, const int32_t* present
+    ) noexcept nogil:
+        StumpLeaves.start_node(self, n, n_train, n_present, present)
+        with gil:
+            try:
+                weight = np.array(<float[:n]> self.weight, dtype=np.float64)
+                if self.is_class:
+                    labels = np.array(<int32_t[:n]> self.label)
+                    target = np.array(<int32_t[:n_present]> <int32_t*>present)[labels]
+                else:
+                    target = np.array(<double[:n * self.n_outputs]> self.target)
+                    target = target.reshape(n, self.n_outputs)
+                self.leaves.start(target, weight, n_train, self.smoothing)
+            except BaseException as error:
+                self.fail(error)
+
+    cdef void fit(self) noexcept nogil:
+        """Set both leaves to their optimum for the training rows on their sides, by `margin`."""
+        with gil:
+            try:
+                if not self.has_failed:
+                    margin = np.asarray(<float[:self.n_train]> <float*>self.margin)
+                    self.leaves.fit(margin > 0)
+            except BaseException as error:
+                self.fail(error)
+
+    cdef void set_losses(self, int64_t first, int64_t last) noexcept nogil:
+        if first == last:
+            self.base_loss = 0
+            return
+        with gil:
+            try:
+                if not self.has_failed:
+                    left, right = self.leaves.losses(first, last)
+                    np.asarray(<float[:last - first]> (self.base + first))[:] = left
+                    np.asarray(<float[:last - first]> (self.delta + first))[:] = right - left
+            except BaseException as error:
+                self.fail(error)
+        self.sum_losses(first, last)
+        if self.has_failed:
+            self.base_loss = NAN
+
+    cdef void step(
+        self, const float* margin, const float* delta, int64_t start, int64_t n, double total,
+        double rate, int objective
+    ) noexcept nogil:
+        with gil:
+            try:
+                if not self.has_failed:
+                    rows = (start + np.arange(n)) % self.n_train
+                    m = np.array(<float[:n]> <float*>margin, dtype=np.float64)
+                    right = 2 * m + np.asarray(<float[:n]> <float*>delta) > 0
+                    if objective == SOFT:
+                        right = 1 / (1 + np.exp(-2 * m))
+                    weight = np.asarray(<float[:self.n_train]> self.weight)[rows] / total
+                    share = np.stack([(1 - right) * weight, right * weight])
+                    self.leaves.step(rows, share, self.momentum, rate)
+            except BaseException as error:
+                self.fail(error)
+
+    cdef double score(self, bint fits) noexcept nogil:
+        """Minus the loss of the training rows at the leaves of their sides, by `margin`.
+
+        fits : IN, set the leaves to their optimum before
+        """
+        cdef int64_t i
+        cdef double total = 0
+        if fits:
+            self.fit()
+        self.set_losses(0, self.n_train)
+        for i in range(self.n_train):
+            total -= self.weight[i] * (self.base[i] + (self.delta[i] if self.margin[i] > 0 else 0))
+        return NAN if self.has_failed else total
+
+    cdef int check(self) except -1 nogil:
+        """Raise what a method of the user has raised."""
+        if self.has_failed:
+            with gil:
+                raise self.failure
+        return 0
+
+    cdef int fail(self, error):
+        if not self.has_failed:
+            self.failure, self.has_failed = error, True
+        return 0

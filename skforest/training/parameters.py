@@ -1,0 +1,17 @@
+"""Parameters of an estimator that are an object, with parameters of its own."""
+
+from sklearn.base import BaseEstimator
+
+
+class ParameterObject(BaseEstimator):
+    """Base of such objects; not for direct use.
+
+    ``estimator.set_params(name__parameter=value)`` sets their parameters. They are equal where
+    their parameters are. `fit` of an estimator calls `_validate_params`. Instances of
+    public classes are saved with an estimator.
+    """
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.get_params() == other.get_params()
+
+    __hash__ = None  # parameters can be set
