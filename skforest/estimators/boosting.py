@@ -126,6 +126,8 @@ quantile : float or array-like of float of shape (n_quantiles,)
 """
 )
 
+USUAL = "n_estimators loss quantile learning_rate max_depth max_leaf_nodes min_samples_leaf"
+
 ATTRIBUTES = """
 learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
     Resolved values of these parameters.
@@ -193,7 +195,7 @@ def has_one_output(classifier):
     return not isinstance(getattr(classifier, "classes_", None), list)
 
 
-@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REFERENCES)
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
     """Classify with gradient boosting over single features and sparse mixtures of them.
 
@@ -290,7 +292,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
         return map(self._probabilities_of, self._staged_response(X))
 
 
-@described(REGRESSOR_PARAMETERS, ATTRIBUTES, notes=NOTES, references=REGRESSOR_REFERENCES)
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REGRESSOR_REFERENCES)
 class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
     """Predict real targets with gradient boosting over features and sparse mixtures of them.
 
