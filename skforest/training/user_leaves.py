@@ -62,10 +62,48 @@ def fitted_constants(loss, y, weight, group, values, prior, strength, n_steps):
     return values
 
 
+class UserTarget:
+    """Rows under a loss of the user: their targets in the units of the user, and a constant.
+
+    Parameters
+    ----------
+    loss : UserKernel
+    y : ndarray of shape (n_rows, n_outputs)
+    weight : ndarray of shape (n_rows,)
+    is_class : bool
+        Are the targets one-hot?
+    """
+
+    def __init__(self, loss, y, weight, is_class):
+        self.loss, self.y, self.weight = loss, y, weight
+        self.prior = loss.initial(y, weight)
+        raw = np.broadcast_to(self.prior, y.shape)
+        curve = np.average(loss.derivatives(raw, y)[1], axis=0, weights=weight)
+        self.curve = np.where(curve > 0, curve, 1.0)
+        self.unit = 1.0 if is_class else self._unit()
+
+    def _unit(self):
+        """One over the mean loss of the constant that any model could save."""
+        raw = np.tile(self.prior, (len(self.y), 1))
+        best = fitted_constants(
+            self.loss, self.y, np.ones(len(raw)), np.arange(len(raw)), raw, self.prior,
+            0 * self.curve, STEPS,
+        )  # fmt: skip
+        saved = self.loss.losses(raw, self.y) - self.loss.losses(best, self.y)
+        mean = np.average(saved, weights=self.weight)
+        return 1 / mean if mean > 0 else 1.0
+
+    def fitted(self, group, values, strength, n_steps):
+        """The constants of least loss of groups of the rows; `strength` counts rows of `prior`."""
+        strength = strength * self.curve
+        args = self.loss, self.y, self.weight, group, values, self.prior, strength, n_steps
+        return fitted_constants(*args)
+
+
 class UserLeaves:
     """The two leaves of a split under a loss of the user.
 
-    `StumpLeaves` of `_kernels/base/stump.pyx` calls it for one node after the other.
+    `OwnLeaves` of `_kernels/co2/own_leaves.pyx` calls it for one node after the other.
 
     Parameters
     ----------
@@ -79,31 +117,15 @@ class UserLeaves:
 
     def start(self, target, weight, n_train, smoothing):
         """Start a node: its rows, the first `n_train` of which train."""
-        if self.baseline is None:  # numbers of classes
+        is_class = self.baseline is None
+        if is_class:  # numbers of classes
             self.y = np.eye(self.loss.n_outputs)[target]
         else:
             self.y = self.baseline + self.scale * target
-        self.weight, self.n_train = weight, n_train
-        y, weight = self.y[:n_train], weight[:n_train]
-        self.prior = self.loss.initial(y, weight)
-        raw = np.broadcast_to(self.prior, y.shape)
-        curve = np.average(self.loss.derivatives(raw, y)[1], axis=0, weights=weight)
-        self.curve = np.where(curve > 0, curve, 1.0)
-        self.strength = smoothing * self.curve
-        self.values = np.stack([self.prior, self.prior])
-        self.velocity, self.right = np.zeros_like(self.values), None
-        self.unit = 1.0 if self.baseline is None else self._unit(y, weight)
-
-    def _unit(self, y, weight):
-        """One over the mean loss of the constant that any model could save."""
-        rows = np.arange(len(y))
-        raw = np.tile(self.prior, (len(y), 1))
-        best = fitted_constants(
-            self.loss, y, np.ones(len(y)), rows, raw, self.prior, 0 * self.curve, STEPS
-        )
-        saved = self.loss.losses(raw, y) - self.loss.losses(best, y)
-        mean = np.average(saved, weights=weight)
-        return 1 / mean if mean > 0 else 1.0
+        self.smoothing, self.right = smoothing, None
+        self.train = UserTarget(self.loss, self.y[:n_train], weight[:n_train], is_class)
+        self.values = np.stack([self.train.prior, self.train.prior])
+        self.velocity = np.zeros_like(self.values)
 
     def fit(self, right):
         """Fit both leaves to the training rows on their sides; `right` is a mask of these."""
@@ -111,22 +133,15 @@ class UserLeaves:
             return
         n_steps = STEPS if self.right is None else 1  # as rows change sides, fits go on
         self.right = right
-        self.values = fitted_constants(
-            self.loss,
-            self.y[: self.n_train],
-            self.weight[: self.n_train],
-            right.astype(np.int64),
-            self.values,
-            self.prior,
-            self.strength,
-            n_steps,
-        )
+        group = right.astype(np.int64)
+        self.values = self.train.fitted(group, self.values, self.smoothing, n_steps)
 
     def losses(self, first, last):
         """Losses of some rows at the left and at the right leaf, (2, n_rows)."""
         y = self.y[first:last]
         raw = np.repeat(self.values, len(y), axis=0)
-        return self.unit * self.loss.losses(raw, np.concatenate([y, y])).reshape(2, -1)
+        found = self.loss.losses(raw, np.concatenate([y, y])).reshape(2, -1)
+        return self.train.unit * found
 
     def step(self, rows, share, momentum, rate):
         """Move both leaves along the gradients of some rows.
@@ -136,24 +151,31 @@ class UserLeaves:
         y = self.y[rows]
         for side, part in enumerate(share):
             slope, _ = self.loss.derivatives(np.broadcast_to(self.values[side], y.shape), y)
-            self.velocity[side] = momentum * self.velocity[side] + 2 * part @ slope / self.curve
+            gradient = 2 * part @ slope / self.train.curve
+            self.velocity[side] = momentum * self.velocity[side] + gradient
         self.values = self.values - rate * self.velocity
 
 
 def with_user_leaves(forest, data, loss):
     """A tree whose leaves predict the constants of least loss of the rows in them."""
+    target, leaf = leaf_targets(forest, data, loss)
+    raw = np.tile(target.prior, (np.count_nonzero(forest.child < 0), 1))
+    raw = target.fitted(leaf, raw, WEAK, FINAL_STEPS)
+    return replace_leaves(forest, leaf_predictions(forest, raw, loss))
+
+
+def leaf_targets(forest, data, loss):
+    """The rows with weight as a `UserTarget`, with mean weight 1, and the leaf of each of them."""
     rows = data.rows
     y, weight = data.y[rows], data.weight[rows]
     if data.is_classification:
-        y = np.eye(loss.n_outputs)[y[:, 0].astype(np.int64)]
-    is_leaf = forest.child < 0
-    leaf = (np.cumsum(is_leaf) - 1)[route(forest, data.X)[rows]]
-    prior = loss.initial(y, weight)
-    curve = loss.derivatives(np.broadcast_to(prior, y.shape), y)[1].mean(axis=0)
-    strength = WEAK * np.where(curve > 0, curve, 1.0)
-    raw = np.tile(prior, (np.count_nonzero(is_leaf), 1))
-    weight = weight / weight.mean()
-    raw = fitted_constants(loss, y, weight, leaf, raw, prior, strength, FINAL_STEPS)
-    if data.is_classification:
-        return replace_leaves(forest, softmax(raw, axis=1))
-    return replace_leaves(forest, loss.predictions(raw) - forest.baseline)
+        y = np.eye(loss.n_outputs)[data.target[rows]]
+    leaf = (np.cumsum(forest.child < 0) - 1)[route(forest, data.X)[rows]]
+    return UserTarget(loss, y, weight / weight.mean(), data.is_classification), leaf
+
+
+def leaf_predictions(forest, raw, loss):
+    """Leaf values from raw predictions of the leaves of a tree, (n_leaves, n_outputs)."""
+    if forest.task == "classification":
+        return softmax(raw, axis=1)
+    return loss.predictions(raw) - forest.baseline
