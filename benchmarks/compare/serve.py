@@ -1,11 +1,11 @@
 """Measurements of serving: one row at a time, batches, and several threads.
 
-    python benchmarks/serve.py one-row [--ydf-python PYTHON] [--rounds N] [--quick]
-    python benchmarks/serve.py batch [--ydf-python PYTHON] [--rounds N] [--quick]
-    python benchmarks/serve.py frame [--rounds N] [--quick]
-    python benchmarks/serve.py threads [--rounds N] [--quick]
-    python benchmarks/serve.py contention [--rounds N] [--quick]
-    python benchmarks/serve.py interpreter [--rounds N] [--quick]
+    python -m benchmarks.compare.serve one-row [--ydf-python PYTHON] [--rounds N] [--quick]
+    python -m benchmarks.compare.serve batch [--ydf-python PYTHON] [--rounds N] [--quick]
+    python -m benchmarks.compare.serve frame [--rounds N] [--quick]
+    python -m benchmarks.compare.serve threads [--rounds N] [--quick]
+    python -m benchmarks.compare.serve contention [--rounds N] [--quick]
+    python -m benchmarks.compare.serve interpreter [--rounds N] [--quick]
 
 Models of 100 trees (or rounds) of at most 64 leaves are fitted on 10,000 rows of 64 features with
 two classes, slow ones on 2000. ``one-row`` predicts single rows, always another one than before,
@@ -15,8 +15,7 @@ rounds. Times are processor seconds. Those of ``threads`` are wall-clock seconds
 machine that does nothing else; ``contention`` compares the processor seconds of two threads with
 those of one. ``interpreter`` compares one thread with two threads and two processes, in wall-clock
 seconds; the usual and the free-threaded build of Python store rows of their own. ydf runs in a
-process of its own, in the environment that ``--ydf-python`` names. Rows are merged into
-``benchmarks/results/serve.json``.
+process of its own, in the environment that ``--ydf-python`` names.
 """
 
 import multiprocessing
@@ -28,20 +27,18 @@ import warnings
 from functools import partial
 from itertools import cycle
 
-import data
-import groups
 import numpy as np
 import pandas as pd
-from groups import pick
-from lightgbm import LGBMClassifier
-from race import Rival, workers
-from results import Measure, Row
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from threadpoolctl import threadpool_limits
-from timing import interleave, ratios, seconds
 
 import skforest
+from benchmarks.lib import cells, data, groups
+from benchmarks.lib.groups import pick
+from benchmarks.lib.race import Rival, workers
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import interleave, ratios, seconds
 
 OURS = {
     "sparse": "sparse trees of 64 leaves",
@@ -82,7 +79,7 @@ THREADS = {
 WORK = {"rows": "rows, in batches of 10,000", "one-row": "single rows", "fits": "small forests"}
 BUILDS = {"gil": "", "free-threaded": ", free-threaded Python"}
 BY_BUILD = {
-    f"{build}/{name}": Measure(f"{work} a second, two threads over one{text}", "x")
+    f"interpreter/{build}/{name}": Measure(f"{work} a second, two threads over one{text}", "x")
     for build, text in BUILDS.items()
     for name, work in WORK.items()
 }
@@ -212,7 +209,7 @@ def interpreter(options):
         )
         gains = {kind: [2 * x for x in ratios(times["one"], times[kind])] for kind in functions}
         note = f"two processes {statistics.median(gains['processes']):.2f}x"
-        yield Row(f"{build}/{name}", gains["threads"], note)
+        yield Row(f"interpreter/{build}/{name}", gains["threads"], note)
 
 
 def _serve(predictor, X, calls, n_threads):
@@ -262,6 +259,8 @@ def _sparse(options):
 
 def _models(options):
     """The split, and all models that run in this process, fitted."""
+    from lightgbm import LGBMClassifier
+
     split, n = _split(options), pick(options, 100, 5)
     fixed = {"n_jobs": 1, "random_state": 0}
     models = {
@@ -310,6 +309,7 @@ class _ydf:
 
 
 GROUPS = (one_row, batch, frame, threads, contention, interpreter)
+TABLES = {"serve": partial(cells.noted, script="compare.serve", groups=GROUPS)}
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore", message="X does not have valid feature names")

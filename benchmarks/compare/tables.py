@@ -1,8 +1,8 @@
 """Tables as they come: categories and missing values, untuned, against gradient boosting.
 
-    python benchmarks/tables.py choose [--data FOLDER] [--rounds N] [--models NAME ...]
-    python benchmarks/tables.py categories [--data FOLDER] [--rounds N] [--models NAME ...]
-    python benchmarks/tables.py holes [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.tables choose [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.tables categories [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.compare.tables holes [--data FOLDER] [--rounds N] [--models NAME ...]
 
 ``choose`` compares features that categories may become, on a quarter of the training rows; no
 features are dropped there.
@@ -14,22 +14,21 @@ filled with the medians of the training rows, without and with indicators of mis
 Nothing is tuned: a model gets `random_state`, one thread and silence. At most 5000 rows train. The
 value of a row is the geometric mean over tables of errors relative to those of the same model with
 codes, or with the better of both imputations; of a rival, relative to RandomForest on codes and
-medians. Errors are those of peers.py, plus 0.05 %. Rows are merged into
-``benchmarks/results/tables.json``; their notes have the errors on each table.
+medians. Errors are those of ``compare.peers``, plus 0.05 %. The notes of rows have the
+errors on each table.
 """
 
+import re
 import warnings
 
-import data
-import groups
 import joblib
 import numpy as np
-import scores
-from models import MODELS, OURS, REFERENCE
-from results import Measure, Row
 from sklearn.impute import SimpleImputer
 from threadpoolctl import threadpool_limits
 
+from benchmarks.lib import cells, data, groups, scores
+from benchmarks.lib.models import MODELS, OURS, REFERENCE
+from benchmarks.lib.results import Measure, Row
 from skforest.estimators import base
 from skforest.table import feature_map
 
@@ -226,14 +225,73 @@ def holes(options):
                 yield _row(f"holes/{kind}/{model}", own, base)
 
 
+def categories_table(stored):
+    """Return the table of errors on tables with categories."""
+    reference = _noted_errors(stored[f"compare.tables:categories/{REFERENCE}"])
+    rows = []
+    for model in ALL:
+        row = stored.get(f"compare.tables:categories/{model}")
+        if not row:
+            continue
+        errors, bases = _noted_errors(row), _noted_errors(row, 1)
+        form = "{:.2f} ({:.2f})" if model in OURS else "{:.2f}"
+        of_tables = (
+            form.format(errors[name], bases[name]) if name in errors else ""
+            for name in data.WITH_CATEGORIES
+        )
+        to_codes = f"{row['value']:.3f}" if model in OURS else ""
+        relative = _relative(errors, reference)
+        rows.append((model, *of_tables, to_codes, relative, cells.commands([row], True)))
+    head = ("Model", *data.WITH_CATEGORIES, "To codes", "To RandomForest", "Command")
+    return head, rows
+
+
+def holes_table(stored):
+    """Return the table of errors on tables from which entries were removed."""
+    rows = []
+    for model in ALL:
+        found = [stored.get(f"compare.tables:holes/{kind}/{model}") for kind in HOLES]
+        errors = []
+        for kind, row in zip(HOLES, found):
+            reference = _noted_errors(stored[f"compare.tables:holes/{kind}/{REFERENCE}"])
+            cell = _relative(_noted_errors(row), reference)
+            if row and model in OURS:
+                cell += f" ({row['value']:.3f})"
+            errors.append(cell)
+        rows.append((model, *errors, cells.commands(found, True)))
+    titles = (f"{rate} %, {how}" for how, rate in (kind.split("-") for kind in HOLES))
+    return ("Model", *titles, "Command"), cells.filled(rows)
+
+
+def choose_table(stored):
+    """Return the table of the features that were compared for categories."""
+    columns = [(model,) for model in OURS]
+    rows = cells.pivot(stored, SETTINGS, columns, "compare.tables:choose/{0}/{1}")
+    return ("Features of categories", *OURS, "Command"), cells.filled(rows)
+
+
+def _noted_errors(row, which=0):
+    """Errors by table, of the model or (1) of what it is compared with, from the note of a row."""
+    found = re.findall(r"(\w+) ([\d.]+) \(([\d.]+)\)", row["note"]) if row else []
+    return {name: float(errors[which]) for name, *errors in found}
+
+
+def _relative(errors, reference):
+    """Format the geometric mean of errors relative to those of another model."""
+    ratios = _ratios(errors, reference)
+    return f"{np.exp(np.mean(np.log(ratios))):.3f}" if ratios else ""
+
+
+GROUPS = (choose, categories, holes)
+OPTIONS = groups.SETS | {
+    "--models": {"nargs": "*", "choices": ALL, "default": ALL},
+    "--kinds": {"nargs": "*", "choices": HOLES, "help": "some ways of removing only"},
+}
+TABLES = {
+    "tables_categories": categories_table,
+    "tables_holes": holes_table,
+    "tables_choose": choose_table,
+}
+
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        [choose, categories, holes],
-        MEASURES,
-        groups.SETS
-        | {
-            "--models": {"nargs": "*", "choices": ALL, "default": ALL},
-            "--kinds": {"nargs": "*", "choices": HOLES, "help": "some ways of removing only"},
-        },
-    )
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -1,9 +1,10 @@
 """Comparisons of models from stored results: means, ranks, and the blend with its members."""
 
-import data
 import numpy as np
-from models import BLEND, MEMBERS, MODELS, REFERENCE
 from scipy import stats
+
+from benchmarks.lib import data
+from benchmarks.lib.models import BLEND, MEMBERS, MODELS, REFERENCE
 
 TASKS = {"classification": data.CLASSIFICATION, "regression": data.REGRESSION}
 EVERY = [*data.CLASSIFICATION, *data.REGRESSION]

@@ -1,24 +1,18 @@
-"""Pictures of stored results for the documentation."""
-
-from pathlib import Path
+"""Pictures of stored results for the documentation: functions that return a figure."""
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
-from matplotlib.transforms import Bbox
-from results import from_text
+
+from benchmarks.lib.results import from_text, unpacked
 
 
-def folder(options):
-    """Return the folder of the documentation's pictures, or another for a quick run."""
-    path = Path(__file__).resolve().parent.parent / "docs" / "performance"
-    path = options.results if options.quick else path
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+def _figure(width, height, dpi, **options):
+    """Return an empty figure; matplotlib is not needed before one is drawn."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=dpi, **options)
 
 
-def learning_curves(stored, path):
+def learning_curves(stored, labels):
     """Draw errors and times by the number of training rows, a column for each simulation.
 
     Parameters
@@ -27,27 +21,23 @@ def learning_curves(stored, path):
         ``"n"``, the numbers of rows, and by simulation and model a list of runs, with an
         ``"error"`` in percent and the seconds to ``"fit"`` and to ``"predict"`` for each number of
         rows. Models called "... forest" are ours.
-    path : path
-        Of the picture of errors; times are drawn into one with "times" at the end of its name.
+    labels : dict of str to str
+        What is drawn, one of these in each row of panels, and the label of its axis.
     """
     names = [name for name in stored if name != "n"]
-    path_of_times = path.with_stem(f"{path.stem}_times")
-    labels = {"fit": "seconds to train", "predict": "seconds to predict 10000 rows"}
-    for keys, target in (({"error": "test error in %"}, path), (labels, path_of_times)):
-        size = (12, 1.2 + 3 * len(keys))
-        figure = Figure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(keys), len(names), squeeze=False, sharey="row")
-        for panels, (key, label) in zip(grid, keys.items(), strict=True):
-            panels[0].set_ylabel(label)
-            for panel, name in zip(panels, names, strict=True):
-                _learning_curve(panel, stored["n"], stored[name], key)
-                panel.set(title=name)
-                panel.set(**({"ylim": (0, None)} if key == "error" else {"yscale": "log"}))
-        for panel in grid[-1]:
-            panel.set_xlabel("training rows")
-        legend = grid[0, 0].get_legend_handles_labels()
-        figure.legend(*legend, loc="outside lower center", ncols=4)
-        figure.savefig(target, dpi=120)
+    figure = _figure(12, 1.2 + 3 * len(labels), 120, layout="constrained")
+    grid = figure.subplots(len(labels), len(names), squeeze=False, sharey="row")
+    for panels, (key, label) in zip(grid, labels.items(), strict=True):
+        panels[0].set_ylabel(label)
+        for panel, name in zip(panels, names, strict=True):
+            _learning_curve(panel, stored["n"], stored[name], key)
+            panel.set(title=name)
+            panel.set(**({"ylim": (0, None)} if key == "error" else {"yscale": "log"}))
+    for panel in grid[-1]:
+        panel.set_xlabel("training rows")
+    legend = grid[0, 0].get_legend_handles_labels()
+    figure.legend(*legend, loc="outside lower center", ncols=4)
+    return figure
 
 
 def _learning_curve(panel, n_rows, models, key):
@@ -67,17 +57,15 @@ def _learning_curve(panel, n_rows, models, key):
     panel.minorticks_off()
 
 
-def depth_curves(curves, path):
+def depth_curves(curves):
     """Draw error against the largest depth of a tree, one panel for each data set.
 
     Parameters
     ----------
     curves : dict
         By data set and model a dict from depth to error in percent.
-    path : path
-        Of the picture.
     """
-    figure = Figure(figsize=(3.2 * len(curves), 3.6), layout="constrained")
+    figure = _figure(3.2 * len(curves), 3.6, 120, layout="constrained")
     panels = np.ravel(figure.subplots(1, max(1, len(curves))))
     for panel, (name, models) in zip(panels, curves.items(), strict=False):
         for model, points in models.items():
@@ -89,10 +77,10 @@ def depth_curves(curves, path):
         panel.tick_params(axis="y", which="minor", labelsize=7)
     panels[0].set_ylabel("test error in %")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
-    figure.savefig(path, dpi=120)
+    return figure
 
 
-def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1, printed=()):
+def curves(panels, xlabel, ylabel, xscale="linear", n_rows=1, printed=()):
     """Draw lines in panels that share a legend.
 
     Parameters
@@ -100,8 +88,6 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1, printed=()):
     panels : dict
         By the title of the panel and the label of the line a dict from x to y.
     xlabel, ylabel : str
-    path : path
-        Of the picture.
     xscale : {"linear", "log"}
     n_rows : int
         Rows of panels.
@@ -110,7 +96,7 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1, printed=()):
     """
     n_columns = -(-len(panels) // n_rows)
     width = max(6.0, 3.3 * n_columns)
-    figure = Figure(figsize=(width, 0.8 + 2.9 * n_rows), layout="constrained")
+    figure = _figure(width, 0.8 + 2.9 * n_rows, 110, layout="constrained")
     axes = np.ravel(figure.subplots(n_rows, n_columns))
     labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
     handles = {}
@@ -133,36 +119,33 @@ def curves(panels, xlabel, ylabel, path, xscale="linear", n_rows=1, printed=()):
     order = [label for label in labels if label in handles]
     place = {"loc": "outside lower center", "ncols": int(width / 1.9)}
     figure.legend([handles[label] for label in order], order, **place)
-    figure.savefig(path, dpi=110)
+    return figure
 
 
-def posteriors(pictures, image, labels, path):
+def posteriors(stored):
     """Draw predicted probabilities of pixels, beside the image and its labels.
 
     Parameters
     ----------
-    pictures : dict of int to list of ndarray
-        By the number of epochs: with soft routing, with hard routing.
-    image, labels : ndarray
-    path : Path
+    stored : dict
+        "image", "labels"; "epochs": by their number the probabilities in percent with "soft" and
+        with "hard" routing. Matrices of 200 columns are those of `results.packed`.
     """
-    figure = Figure(figsize=(2 + 2 * len(pictures), 4.3))
-    axes = figure.subplots(2, 1 + len(pictures))
-    axes[0, 0].imshow(image, cmap="gray")
-    axes[1, 0].imshow(labels, cmap="gray")
-    for ax, title in zip(axes[:, 0], ("image", "labels"), strict=True):
-        ax.set_title(title, fontsize=9)
-    for column, (n_epochs, pair) in zip(axes.T[1:], pictures.items(), strict=True):
-        for ax, picture, routing in zip(column, pair, ("soft", "hard"), strict=True):
-            ax.imshow(picture, cmap="gray", vmin=0, vmax=1)
-            ax.set_title(f"{routing}, {n_epochs} epochs", fontsize=9)
-    for ax in axes.ravel():
-        ax.set_axis_off()
+    parts, epochs = [{"image": stored["image"], "labels": stored["labels"]}], stored["epochs"]
+    for n_epochs, pair in epochs.items():
+        parts.append({f"{routing}, {n_epochs} epochs": pair[routing] for routing in pair})
+    figure = _figure(2 + 2 * len(epochs), 4.3, 90)
+    for column, pictures in zip(figure.subplots(2, len(parts)).T, parts, strict=True):
+        for ax, (title, picture) in zip(column, pictures.items(), strict=True):
+            options = {"vmin": 0, "vmax": 100} if "epochs" in title else {}
+            ax.imshow(unpacked(picture, 200), cmap="gray", **options)
+            ax.set_title(title, fontsize=9)
+            ax.set_axis_off()
     figure.tight_layout()
-    figure.savefig(path, dpi=90)
+    return figure
 
 
-def surfaces(stored, path):
+def surfaces(stored):
     """Draw the probability of a class on a plane, one panel for each model, and the rows.
 
     Parameters
@@ -171,15 +154,13 @@ def surfaces(stored, path):
         "X", "y": the rows, in thousandths, and their classes; "extent": least and largest value
         of both coordinates; "models": by name a matrix of probabilities in percent. Matrices are
         those of `results.to_text`.
-    path : path
-        Of the picture.
     """
     X, y, models = (
         from_text(stored["X"]) / 1000,
         np.array(stored["y"].split(), int),
         stored["models"],
     )
-    figure = Figure(figsize=(3 * len(models), 2.6), layout="constrained")
+    figure = _figure(3 * len(models), 2.6, 110, layout="constrained")
     for panel, (name, rows) in zip(figure.subplots(1, len(models)), models.items(), strict=True):
         surface = from_text(rows) / 100
         shown = {"extent": stored["extent"], "origin": "lower"}
@@ -189,21 +170,19 @@ def surfaces(stored, path):
             panel.plot(*X[y == label].T, ".", color=color, markeredgecolor="white", mew=0.4, ms=6)
         panel.set(title=name, xticks=[], yticks=[])
     figure.colorbar(image, label="probability of class 1")
-    figure.savefig(path, dpi=110)
+    return figure
 
 
-def loss_curves(stored, path):
+def loss_curves(stored):
     """Draw the loss of training rows and of held-out rows against steps.
 
     Parameters
     ----------
     stored : dict
         By data set and size a dict with "steps", the number of steps, "training" and "held out".
-    path : path
-        Of the picture.
     """
     n_rows = -(-len(stored) // 2)
-    figure = Figure(figsize=(8.8, 3.4 * n_rows), layout="constrained")
+    figure = _figure(8.8, 3.4 * n_rows, 110, layout="constrained")
     axes = figure.subplots(n_rows, 2, squeeze=False).ravel()
     for panel, (name, sizes) in zip(axes, stored.items(), strict=True):
         for size, curves in sizes.items():
@@ -219,21 +198,19 @@ def loss_curves(stored, path):
         panel.legend(fontsize=7, title="trees / depth", title_fontsize=7, **place)
     for panel in axes[::2]:
         panel.set_ylabel("log loss")
-    figure.savefig(path, dpi=110)
+    return figure
 
 
-def tradeoff(stored, path):
+def tradeoff(stored):
     """Draw accuracy against the number of splits that a row passes, one panel for each data set.
 
     Parameters
     ----------
     stored : dict
         By data set and model a list of points: number of trees, passed splits, accuracy in %.
-    path : path
-        Of the picture.
     """
     labels = {"printed": "end-to-end, as printed", "defaults": "end-to-end, defaults"}
-    figure = Figure(figsize=(3.6 * len(stored), 3.4), layout="constrained")
+    figure = _figure(3.6 * len(stored), 3.4, 110, layout="constrained")
     panels = np.ravel(figure.subplots(1, len(stored)))
     for panel, (name, models) in zip(panels, stored.items(), strict=True):
         for model, points in models.items():
@@ -245,10 +222,10 @@ def tradeoff(stored, path):
         panel.set(title=name, xscale="log", xlabel="splits that a row passes")
     panels[0].set_ylabel("test accuracy in %")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.savefig(path, dpi=110)
+    return figure
 
 
-def split_images(pictures, path):
+def split_images(pictures):
     """Draw weights of splits, one row of images for each tree.
 
     Parameters
@@ -256,11 +233,9 @@ def split_images(pictures, path):
     pictures : dict of str to list
         By the name of the tree a few images, numbers from -100 to 100, as `results.to_text`
         returns them.
-    path : path
-        Of the picture.
     """
     n_columns = max(map(len, pictures.values()))
-    figure = Figure(figsize=(1.3 * n_columns, 1.45 * len(pictures)), layout="constrained")
+    figure = _figure(1.3 * n_columns, 1.45 * len(pictures), 90, layout="constrained")
     rows = figure.subplots(len(pictures), n_columns)
     for axes, (name, images) in zip(rows, pictures.items(), strict=True):
         axes[0].set_title(name, fontsize=9, loc="left")
@@ -268,20 +243,18 @@ def split_images(pictures, path):
             ax.imshow(from_text(image), cmap="RdBu_r", vmin=-100, vmax=100)
         for ax in axes:
             ax.set_axis_off()
-    figure.savefig(path, dpi=90)
+    return figure
 
 
-def importances(pictures, path):
+def importances(pictures):
     """Draw means of two digits, and importances of pixels in forests, as images.
 
     Parameters
     ----------
     pictures : dict of str to list
         Images of 28 x 28 pixels, as `results.to_text` returns them.
-    path : path
-        Of the picture.
     """
-    figure = Figure(figsize=(9.6, 5), layout="constrained")
+    figure = _figure(9.6, 5, 90, layout="constrained")
     axes = figure.subplots(2, 4)
     axes[0, 3].set_axis_off()
     panels = [*axes[0, :3], *axes[1]]
@@ -292,26 +265,26 @@ def importances(pictures, path):
         ax.imshow(image, vmax=largest, **options)
         ax.set_title(name, fontsize=10)
         ax.set_axis_off()
-    figure.savefig(path, dpi=90)
+    return figure
 
 
-def peers(summary, ours, what, xlabel, path):
+def peers(summary, ours, what, xlabel):
     """Draw error relative to RandomForest against a time, one point for each model.
 
     Parameters
     ----------
     summary : dict of str to dict
-        As `compare.summary` returns it.
+        As `comparison.summary` returns it.
     ours : collection of str
         Models of this package.
     what : {"time", "predict_us"}
         Models without it are left out.
     xlabel : str
-    path : path
-        Of the picture.
     """
+    from matplotlib.ticker import LogLocator
+
     summary = {name: row for name, row in summary.items() if row[what] is not None}
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    figure = _figure(11, 4.6, 120, layout="constrained")
     panels = figure.subplots(1, 2)
     titles = {"classification": "22 classification tables", "regression": "10 regression tables"}
     for panel, (task, title) in zip(panels, titles.items(), strict=True):
@@ -326,17 +299,20 @@ def peers(summary, ours, what, xlabel, path):
             panel.plot(*point, "o" if name in ours else "s", color=_color(name, ours))
         panel.margins(x=0.12, y=0.1)
     panels[0].set_ylabel("error relative to RandomForest")
+    figure.set_dpi(100)  # while names find their places
     figure.draw_without_rendering()
     for panel, task in zip(panels, titles, strict=True):
         points = {name: (row[what], row[task]) for name, row in summary.items()}
         _label_points(panel, points, ours)
-    figure.savefig(path, dpi=120)
+    figure.set_dpi(120)
+    return figure
 
 
 def _label_points(panel, points, ours):
     """Write names beside points, each on the first side where it covers nothing else."""
-    renderer = FigureCanvasAgg(panel.figure).get_renderer()
-    frame = panel.get_window_extent(renderer)
+    from matplotlib.transforms import Bbox
+
+    frame = panel.get_window_extent()
     at = panel.transData.transform(list(points.values()))
     covered = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in at]
     shifts = [(6, -3), (-6, -3), (0, 6), (0, -12), (6, 5), (-6, 5), (6, -11), (-6, -11)]
@@ -353,7 +329,7 @@ def _label_points(panel, points, ours):
                 color=_color(name, ours),
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )
-            box = text.get_window_extent(renderer)
+            box = text.get_window_extent()
             outside = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0
             overlaps = sum(box.overlaps(other) for other in covered) + 2 * outside
             candidates.append((overlaps, len(candidates), text, box))
@@ -364,7 +340,7 @@ def _label_points(panel, points, ours):
         covered.append(box)
 
 
-def critical_difference(rank, cliques, ours, path):
+def critical_difference(rank, cliques, ours):
     """Draw average ranks on a line, and bars over models that cannot be told apart.
 
     Parameters
@@ -375,14 +351,12 @@ def critical_difference(rank, cliques, ours, path):
         First and last position in `rank` of each group.
     ours : collection of str
         Models of this package.
-    path : path
-        Of the picture.
     """
     names, values = list(rank), list(rank.values())
     n_left = (len(names) + 1) // 2
     first, last = int(np.floor(values[0])), int(np.ceil(values[-1]))
     bottom = 1.2 + 0.35 * len(cliques)
-    figure = Figure(figsize=(9, 1 + 0.28 * (n_left + bottom)), layout="constrained")
+    figure = _figure(9, 1 + 0.28 * (n_left + bottom), 120, layout="constrained")
     axes = figure.subplots()
     axes.plot([first, last], [0, 0], color="black", linewidth=1)
     for tick in range(first, last + 1):
@@ -408,7 +382,7 @@ def critical_difference(rank, cliques, ours, path):
     margin = 0.35 * (last - first)
     axes.set(xlim=(first - margin, last + margin), ylim=(-bottom - n_left + 0.3, 1.6))
     axes.set_axis_off()
-    figure.savefig(path, dpi=120)
+    return figure
 
 
 def _color(name, ours):

@@ -5,10 +5,8 @@ import shlex
 import sys
 from pathlib import Path
 
-import data
-import results
+from benchmarks.lib import data, results
 
-FOLDER = Path(__file__).resolve().parent
 # Option of the scripts that measure on several data sets.
 SETS = {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}}
 # Option of the scripts that divide the seeds of a group among several runs.
@@ -24,27 +22,33 @@ def main(doc, functions, measures=None, options=None):
         Docstring of the script.
     functions : list of callable
         Each takes the parsed options and yields instances of `results.Row`. The function
-        ``speed_axis`` is the group ``speed-axis``.
+        ``speed_axis`` is the group ``speed-axis``, with whose name those of its rows begin.
     measures : dict of str to results.Measure
         By the name of the row.
     options : dict of str to dict, optional
         Further options of the script and their arguments to ``add_argument``.
     """
-    functions = {function.__name__.replace("_", "-"): function for function in functions}
+    functions = {name_of(function): function for function in functions}
     parser = _parser(doc, functions, options or {})
     parsed = parser.parse_args()
     script = Path(sys.argv[0])
-    command = _command(script.name, functions, parser, parsed)
+    command = _command(f"{script.parent.name}.{script.stem}", functions, parser, parsed)
     parsed.command = command
     if parsed.quick:
         parsed.results = parsed.results / "quick"
         parsed.rounds = parsed.rounds or 1
+    parsed.results = parsed.results / script.parent.name
     for row in functions[parsed.group](parsed):
         path = parsed.results / f"{script.stem}.json"
         stored = results.add(path, row, measures[row.name], command)
         print(
             f"{row.name}: {results.show(stored['value'], stored['unit'])} {row.note}", flush=True
         )
+
+
+def name_of(function):
+    """Name of a group, from its function."""
+    return function.__name__.replace("_", "-")
 
 
 def load(name, options):
@@ -76,12 +80,10 @@ def _parser(doc, functions, options):
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    if len(functions) > 1:
-        parser.add_argument("group", choices=functions)
-    else:
-        parser.set_defaults(group=next(iter(functions)))
+    only = {"nargs": "?", "default": next(iter(functions))} if len(functions) == 1 else {}
+    parser.add_argument("group", choices=functions, **only)
     parser.add_argument("--data", help="folder of .npz files, else SKFOREST_DATA, else OpenML")
-    parser.add_argument("--results", type=Path, default=FOLDER / "results", help="folder of JSON")
+    parser.add_argument("--results", type=Path, default=results.FOLDER, help="folder of JSON")
     parser.add_argument("--quick", action="store_true", help="small data, to see that it runs")
     parser.add_argument("--rounds", type=int, help="repetitions, each with another seed")
     parser.add_argument("--n-jobs", type=int, default=1, help="threads of what is not timed")
@@ -92,7 +94,7 @@ def _parser(doc, functions, options):
 
 def _command(script, functions, parser, parsed):
     """Return the command that repeats a run, without paths of this machine."""
-    parts = [f"python benchmarks/{script}"] + [parsed.group] * (len(functions) > 1)
+    parts = [results.PYTHON + script] + [parsed.group] * (len(functions) > 1)
     for name, value in vars(parsed).items():
         if name in ("group", "data", "results") or value == parser.get_default(name):
             continue

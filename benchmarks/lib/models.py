@@ -5,7 +5,6 @@ leaves out a model whose package is missing. ``benchmarks/README.md`` says how t
 """
 
 import importlib
-import importlib.util
 import tempfile
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ class Model:
     parameters : dict
         One thread, and no output.
     package : str, optional
-        The package that must be installed; by default that of `module`.
+        The package that must be installed; by default `module`.
     with_categories : dict
         Further parameters for tables with categories.
     names_categories : bool
@@ -51,8 +50,11 @@ class Model:
 
     def is_installed(self):
         """Whether the package of the model can be imported."""
-        package = self.package or self.module.partition(".")[0]
-        return importlib.util.find_spec(package) is not None
+        try:
+            importlib.import_module(self.package or self.module)
+        except ImportError:
+            return False
+        return True
 
     def make(self, task, seed, is_categorical=None, is_quick=False):
         """Return an untuned estimator.
@@ -197,7 +199,7 @@ MODELS = {
         parameters={"device": "cpu", "n_threads": 1},
     ),
     "AutoGluon": Model(
-        *("models", "AutoGluonClassifier", "AutoGluonRegressor"),
+        *("benchmarks.lib.models", "AutoGluonClassifier", "AutoGluonRegressor"),
         parameters={},
         package="autogluon",
         n_threads=2,

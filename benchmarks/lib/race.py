@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from timing import interleave
-from worker import Worker
+from benchmarks.lib.timing import interleave
+from benchmarks.lib.worker import Worker
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,19 @@
-"""Measured rows, kept in a JSON file."""
+"""Measured rows, kept in JSON files: those of a script in one of its own, by name."""
 
+import base64
 import json
 import re
 import statistics
+import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from timing import environment
 
+from benchmarks.lib.timing import environment
+
+FOLDER = Path(__file__).resolve().parents[1] / "results"
+PYTHON = "python -m benchmarks."  # begins the command of a script
 UNITS = {
     "x": "{:.3g}x",
     "%": "{:.2f} %",
@@ -50,7 +56,7 @@ class Row:
     Parameters
     ----------
     name : str
-        Such as "group/what".
+        The group and what it measures, such as "errors/usps-10".
     values : list of float
         One value for each repetition.
     note : str
@@ -66,6 +72,65 @@ class Row:
     note: str = ""
     rival: dict | None = None
     value: float | None = None
+
+
+class MissingResult(LookupError):
+    """A table needs a result that no script has stored."""
+
+    def __init__(self, what, script, group):
+        super().__init__(f"{what} is not stored: run `{PYTHON}{script} {group}`")
+
+
+class Rows:
+    """All that scripts have stored, read when it is asked for.
+
+    A row is named ``script:group/what``, such as ``measure.co2:errors/usps-10``.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        With a folder for each folder of scripts.
+    """
+
+    def __init__(self, folder=FOLDER):
+        self.folder, self._files = folder, {}
+
+    def file(self, name, group):
+        """Return the content of a file, such as ``papers.hinge_plane`` of the group "plane".
+
+        The part before ``_`` is the script. MissingResult is raised if there is no such file.
+        """
+        if name not in self._files:
+            self._files[name] = read(self.folder / f"{name.replace('.', '/')}.json")
+        if not self._files[name]:
+            raise MissingResult(f"{name.replace('.', '/')}.json", name.partition("_")[0], group)
+        return self._files[name]
+
+    def of(self, script, *groups):
+        """Return the rows of some groups of a script by name, in the order in which they stand.
+
+        MissingResult is raised if one of the groups has no row.
+        """
+        rows = self.file(script, groups[0])
+        found = {name: row for name, row in rows.items() if name.partition("/")[0] in groups}
+        for group in groups:
+            if not any(name.startswith(f"{group}/") for name in found):
+                raise MissingResult(f"any row of {group!r}", script, group)
+        return found
+
+    def get(self, name):
+        """Return a row, or None. MissingResult is raised if its group has no row at all."""
+        script, _, row = name.partition(":")
+        return self.of(script, row.partition("/")[0]).get(row)
+
+    def __getitem__(self, name):
+        """Return a row; MissingResult is raised if it is not stored."""
+        script, _, row = name.partition(":")
+        group = row.partition("/")[0]
+        found = self.of(script, group)
+        if row not in found:
+            raise MissingResult(f"the row {row!r}", script, group)
+        return found[row]
 
 
 def add(path, row, measure, command):
@@ -126,6 +191,17 @@ def to_text(matrix):
 def from_text(rows):
     """Return the matrix that `to_text` was given, as floats."""
     return np.array([row.split() for row in rows], dtype=float)
+
+
+def packed(matrix):
+    """Return a matrix of whole numbers below 256 as short text; rows have one length."""
+    return base64.b64encode(zlib.compress(matrix.round().astype(np.uint8).tobytes(), 9)).decode()
+
+
+def unpacked(text, n_columns):
+    """Return the matrix that `packed` was given, as floats."""
+    flat = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype=np.uint8)
+    return flat.reshape(-1, n_columns).astype(float)
 
 
 def show(value, unit):

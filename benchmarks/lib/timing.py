@@ -5,15 +5,9 @@ import platform
 import statistics
 import sys
 import time
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = (
-    *("skforest", "scikit-learn", "numpy", "scipy", "joblib"),
-    *("torch", "lightgbm", "catboost", "treeple", "ydf"),
-    *("xgboost", "xgboost-cpu", "chimeraboost", "pytabkit", "autogluon.tabular"),
-)
+from benchmarks.lib.worker import versions
 
 
 def seconds(function, *arguments):
@@ -57,15 +51,6 @@ def mean_sd(values):
     """Mean and standard deviation as text."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{statistics.fmean(values):.2f} +- {spread:.2f}"
-
-
-def versions():
-    """Versions of the installed packages among `PACKAGES`."""
-    found = {}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
 
 
 def environment():

@@ -14,11 +14,17 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
-from timing import versions
 
+PACKAGES = (
+    *("skforest", "scikit-learn", "numpy", "scipy", "joblib"),
+    *("torch", "lightgbm", "catboost", "treeple", "ydf"),
+    *("xgboost", "xgboost-cpu", "chimeraboost", "pytabkit", "autogluon.tabular"),
+)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 STATUS = Path("/proc/self/status")
 
@@ -111,7 +117,7 @@ class Bench:
         return 100 * float(np.mean(self.model.predict(self.X_test) != self.y_test))
 
     def versions(self):
-        """Versions of the packages in this process."""
+        """As the function of this name, in this process."""
         return versions()
 
     def size(self):
@@ -153,6 +159,15 @@ class Yggdrasil:
         """Return labels, as the other estimators do."""
         p = self.model.predict({"x": X}, num_threads=1)
         return self.classes[p.argmax(1) if p.ndim == 2 else (p > 0.5).astype(int)]
+
+
+def versions():
+    """Versions of the installed packages among `PACKAGES`."""
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def _find(estimator):

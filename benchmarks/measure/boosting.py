@@ -1,40 +1,38 @@
 """Measurements of oblique boosting and of blends: many rows, single rows, settings, images.
 
-    python benchmarks/boosting.py scale [--rounds N] [--quick]
-    python benchmarks/boosting.py one-row [--rounds N] [--quick]
-    python benchmarks/boosting.py linear-start [--rounds N] [--quick]
-    python benchmarks/boosting.py depth [--rounds N] [--quick]
-    python benchmarks/boosting.py rate [--rounds N] [--quick]
-    python benchmarks/boosting.py boxes [--rounds N] [--n-jobs N] [--quick]
+    python -m benchmarks.measure.boosting scale [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting one-row [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting linear-start [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting depth [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting rate [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting boxes [--rounds N] [--n-jobs N] [--quick]
 
 ``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
 its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
 and with blends. ``linear-start`` compares models that start from a linear function with others, on
-splits of the training rows of the regression tables of ``peers.py``, at three sizes; ``depth``
-compares depths of the trees, on splits of all training rows of its tables with many rows; ``rate``
-learning rates, on splits of at most 2000 training rows of its tables of several classes. A round
-is another split. ``boxes`` compares models with and without `feature_shape`, and manifold forests,
-by their test errors on images and signals; a round is another seed and draws other training rows.
-Rows are merged into ``benchmarks/results/boosting.json``.
+splits of the training rows of the regression tables of ``compare.peers``, at three sizes;
+``depth`` compares depths of the trees, on splits of all training rows of its tables with many
+rows; ``rate`` learning rates, on splits of at most 2000 training rows of its tables of several
+classes. A round is another split. ``boxes`` compares models with and without `feature_shape`, and
+manifold forests, by their test errors on images and signals; a round is another seed and draws
+other training rows.
 """
 
 import multiprocessing
 import resource
 import statistics
 import time
+from functools import partial
 
-import compare
-import data
-import groups
-import lightgbm
 import numpy as np
-from groups import pick
-from results import Measure, Row
 from sklearn.base import is_regressor
 from sklearn.datasets import make_friedman1
-from timing import interleave, mean_sd, ratios, seconds
 
 import skforest
+from benchmarks.lib import cells, comparison, data, groups
+from benchmarks.lib.groups import pick
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import interleave, mean_sd, ratios, seconds
 
 N_ROUNDS = 50
 SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
@@ -112,6 +110,8 @@ def _boosting():
 
 
 def _lightgbm():
+    import lightgbm
+
     return lightgbm.LGBMRegressor(n_estimators=N_ROUNDS, n_jobs=1, verbose=-1, random_state=0)
 
 
@@ -160,7 +160,7 @@ def one_row(options):
 
 def linear_start(options):
     """Errors of models that start from a linear function, over those of others."""
-    names = pick(options, compare.TASKS["regression"], ["reg_airfoil"])
+    names = pick(options, comparison.TASKS["regression"], ["reg_airfoil"])
     for n in pick(options, SIZES, (300,)):
         found = []
         for name in names:
@@ -175,7 +175,7 @@ def linear_start(options):
 def depth(options):
     """Errors of models with several depths, over those with 4, on tables with many rows."""
     quick = {"classification": ["magic"], "regression": ["reg_pol"]}
-    sets, found = pick(options, compare.LARGE, quick), []
+    sets, found = pick(options, comparison.LARGE, quick), []
     kinds = {
         "classification": skforest.ObliqueBoostingClassifier,
         "regression": skforest.ObliqueBoostingRegressor,
@@ -228,7 +228,7 @@ def boxes(options):
 
 
 def _error_and_time(model, split):
-    """Error on test rows, in percent plus `compare.OFFSET`, and processor seconds of the fit."""
+    """Error on test rows, in percent plus `comparison.OFFSET`, and seconds of the fit."""
     start = time.process_time()
     model.fit(split.X_train, split.y_train)
     spent = time.process_time() - start
@@ -236,7 +236,7 @@ def _error_and_time(model, split):
     error = np.mean(predicted != y)
     if is_regressor(model):
         error = np.sqrt(np.mean((predicted - y) ** 2)) / np.std(y)
-    return 100 * error + compare.OFFSET, spent
+    return 100 * error + comparison.OFFSET, spent
 
 
 def _ratios(names, found):
@@ -249,5 +249,29 @@ def _ratios(names, found):
         yield Row(name, [np.exp(error.mean())], note)
 
 
+def start_table(stored):
+    """Return the table of the errors with a linear start, by the number of rows."""
+    columns = [(n,) for n in SIZES]
+    rows = cells.pivot(stored, STARTS, columns, "measure.boosting:linear-start/{1}-{0}")
+    return ("`linear_start`", *(f"{n} rows" for n in SIZES), "Command"), rows
+
+
+def boxes_table(stored):
+    """Return the table of the errors on images and signals."""
+    columns = [(name,) for name in data.SHAPES]
+    rows = cells.pivot(stored, BOX_MODELS, columns, "measure.boosting:boxes/{1}/{0}")
+    return ("", *(cells.TITLES[name] for name in data.SHAPES), "Command"), rows
+
+
+GROUPS = (scale, one_row, linear_start, depth, rate, boxes)
+NOTED = partial(cells.noted, script="measure.boosting")
+TABLES = {
+    "boosting": partial(NOTED, groups=(scale, one_row)),
+    "boosting_start": start_table,
+    "boosting_depth": partial(NOTED, groups=(depth,)),
+    "boosting_rate": partial(NOTED, groups=(rate,)),
+    "boosting_boxes": boxes_table,
+}
+
 if __name__ == "__main__":
-    groups.main(__doc__, (scale, one_row, linear_start, depth, rate, boxes), MEASURES)
+    groups.main(__doc__, GROUPS, MEASURES)

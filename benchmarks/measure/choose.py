@@ -1,21 +1,20 @@
 """Default settings of oblique boosting and blends: one change at a time, on training rows only.
 
-    python benchmarks/choose.py [--data FOLDER] [--rounds N] [--models SETTING ...]
+    python -m benchmarks.measure.choose [--data FOLDER] [--rounds N] [--models SETTING ...]
 
-Fits the settings on three quarters of the training rows of the 32 tables of peers.py, and measures
-them on the last quarter; a further round draws other quarters of the same training rows. The test
-rows of the first seed of peers.py are never used. Results are stored for each setting in
-``benchmarks/results/choose.json``, as those of peers.py are.
+Fits the settings on three quarters of the training rows of the 32 tables of ``peers``, and
+measures them on the last quarter; a further round draws other quarters of the same training rows.
+The test rows of the first seed of ``compare.peers`` are never used. Results are stored for each
+setting, as those of ``peers`` are.
 """
 
 from dataclasses import replace
 
-import compare
-import data
-import groups
 import numpy as np
-import peers
-from models import MODELS, ONE_THREAD, REFERENCE
+
+from benchmarks.compare import peers
+from benchmarks.lib import cells, comparison, data, groups
+from benchmarks.lib.models import MODELS, ONE_THREAD, REFERENCE
 
 DEFAULTS = "defaults"
 BLEND = "blend, with manifold"
@@ -52,7 +51,7 @@ def settings(options):
     if options.quick:
         options.models = options.models[:4]
     return peers.measure(
-        options, groups.pick(options, compare.TASKS, sets), _inner, "choose.json", SETTINGS
+        options, groups.pick(options, comparison.TASKS, sets), _inner, "choose.json", SETTINGS
     )
 
 
@@ -82,18 +81,20 @@ def summary(stored):
         base = BLEND if setting.startswith("blend") else DEFAULTS
         names = [
             name
-            for name in compare.EVERY
+            for name in comparison.EVERY
             if all(name in stored.get(key, {}).get("errors", ()) for key in (setting, base))
         ]
         if setting == REFERENCE or not names:
             continue
         to_forest, to_defaults = (
-            np.log(compare.relative(stored, setting, names, offset=compare.OFFSET, base=other))
+            np.log(
+                comparison.relative(stored, setting, names, offset=comparison.OFFSET, base=other)
+            )
             for other in (REFERENCE, base)
         )
-        time = np.log(compare.relative(stored, setting, names, "seconds", base=base))
+        time = np.log(comparison.relative(stored, setting, names, "seconds", base=base))
         row = {"all": to_forest.mean(), "change": to_defaults.mean(), "time": time.mean()}
-        for task, of_task in compare.TASKS.items():
+        for task, of_task in comparison.TASKS.items():
             if set(names).intersection(of_task):
                 row[task] = np.mean(to_forest[np.isin(names, of_task)])
         row = {what: float(np.exp(value)) for what, value in row.items()}
@@ -102,10 +103,22 @@ def summary(stored):
     return found
 
 
+def table(stored):
+    """Return the table of all settings that were measured."""
+    rows, kinds = [], ("all", "classification", "regression")
+    for name, row in summary(stored.file("measure.choose", "settings")).items():
+        errors = (cells.known(row.get(kind), "{:.3f}") for kind in kinds)
+        change = f"{row['change']:.3f} +- {row['noise']:.3f}" if row["noise"] else ""
+        rows.append((name, *errors, change, f"{row['time']:.2f}x"))
+    head = ("Setting", "All", "Classification", "Regression", "To the defaults", "Fit time")
+    return head, rows
+
+
+GROUPS = (settings,)
+OPTIONS = groups.SETS | {
+    "--models": {"nargs": "*", "choices": SETTINGS, "default": list(SETTINGS)}
+}
+TABLES = {"choose": table}
+
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        (settings,),
-        options=groups.SETS
-        | {"--models": {"nargs": "*", "choices": SETTINGS, "default": list(SETTINGS)}},
-    )
+    groups.main(__doc__, GROUPS, options=OPTIONS)

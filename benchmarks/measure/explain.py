@@ -1,8 +1,8 @@
 """Time of Shapley values, and of the package shap.
 
-    python benchmarks/explain.py trees --shap-python shap-env/bin/python [--rounds N] [--quick]
-    python benchmarks/explain.py hyperplanes [--rounds N] [--quick]
-    python benchmarks/explain.py boosting [--rounds N] [--quick]
+    python -m benchmarks.measure.explain trees --shap-python PYTHON [--rounds N] [--quick]
+    python -m benchmarks.measure.explain hyperplanes [--rounds N] [--quick]
+    python -m benchmarks.measure.explain boosting [--rounds N] [--quick]
 
 ``trees`` explains 1000 rows with 100 background rows: manifold forests of 100 trees of 64 leaves,
 with sparse directions and with single features, and a RandomForest of this size by the
@@ -12,8 +12,7 @@ interventional TreeExplainer of shap, which an interpreter of its own may have:
     shap-env/bin/pip install shap==0.51.0 scikit-learn==1.9.1
 
 ``hyperplanes`` and ``boosting`` explain 100 rows with 100 background rows. All of them have 5000
-training rows of 20 features, and one thread; times are processor seconds. Rows are merged into
-``benchmarks/results/explain.json``.
+training rows of 20 features, and one thread; times are processor seconds.
 """
 
 import json
@@ -21,16 +20,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 
-import groups
 import numpy as np
-from groups import pick
-from results import Measure, Row
 from sklearn.datasets import make_classification, make_regression
-from timing import interleave, ratios
-from worker import ONE_THREAD
 
 import skforest
+from benchmarks.lib import cells, groups
+from benchmarks.lib.groups import pick
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import interleave, ratios
+from benchmarks.lib.worker import ONE_THREAD
 
 TASKS = ("classification", "regression")
 KINDS = {"sparse": "sparse", "axis": "axis"}  # `projection` of manifold forests
@@ -152,10 +152,9 @@ def boosting(options):
         yield Row(f"boosting/{name}", times, f"{len(model.forest_)} trees")
 
 
+GROUPS = (trees, hyperplanes, boosting)
+OPTIONS = {"--shap-python": {"help": "interpreter that has shap"}}
+TABLES = {"explain": partial(cells.noted, script="measure.explain", groups=GROUPS)}
+
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        (trees, hyperplanes, boosting),
-        MEASURES,
-        {"--shap-python": {"help": "interpreter that has shap"}},
-    )
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

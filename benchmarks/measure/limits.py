@@ -1,6 +1,6 @@
 """Blends and oblique boosting with a time limit, against single members that fit into it.
 
-    python benchmarks/limits.py [--data FOLDER] [--rounds N] [--sets NAME ...]
+    python -m benchmarks.measure.limits [--data FOLDER] [--rounds N] [--sets NAME ...]
 
 A blend without a limit is timed on each of ten tables, and so is each of its members with default
 parameters, and oblique boosting with a single bag. A blend and oblique boosting are then given 5,
@@ -11,22 +11,20 @@ Values are geometric means over tables of errors, plus 0.05 %, relative to those
 model of the least test error among those that need no more time; where none is as fast, they are
 relative to boosting with the limit. That is a hard rival: which member is the best is not known
 before the test. ``boosting`` is oblique boosting with the limit, relative to the same. Notes have
-the errors on each table, those of the rival in brackets. Rows are merged into
-``benchmarks/results/limits.json``.
+the errors on each table, those of the rival in brackets.
 """
 
 import time
 import warnings
 
-import data
-import groups
 import numpy as np
-import scores
-from models import BLEND, MEMBERS, MODELS
-from results import Measure, Row
 from threadpoolctl import threadpool_limits
 
-TABLES = [
+from benchmarks.lib import data, groups, scores
+from benchmarks.lib.models import BLEND, MEMBERS, MODELS
+from benchmarks.lib.results import Measure, Row
+
+DATA_SETS = [
     "banana", "churn", "page_blocks", "pima", "segment", "waveform",
     "reg_airfoil", "reg_concrete", "reg_kin8nm", "reg_wind",
 ]  # fmt: skip
@@ -35,10 +33,10 @@ BOOSTING = "ObliqueBoosting"
 OFFSET = 0.05
 
 MEASURES = {
-    f"{percent}/{what}": Measure(f"{what}, {percent} % of the time", "ratio", False)
+    f"limits/{percent}/{what}": Measure(f"{what}, {percent} % of the time", "ratio", False)
     for percent in LIMITS
     for what in ("blend", "boosting", "overrun")
-} | {"free/blend": Measure("blend without a limit", "ratio", False)}
+} | {"limits/free/blend": Measure("blend without a limit", "ratio", False)}
 
 
 def _run(name, task, split, seed, **params):
@@ -57,7 +55,7 @@ def _run(name, task, split, seed, **params):
 def limits(options):
     """Errors with limits of time, relative to the best single model that fits."""
     errors, overruns = {}, {percent: [] for percent in LIMITS}
-    for table in options.sets or groups.pick(options, TABLES, TABLES[3:4]):
+    for table in options.sets or groups.pick(options, DATA_SETS, DATA_SETS[3:4]):
         task = "regression" if table in data.REGRESSION else "classification"
         for seed in groups.seeds(options):
             split = data.load_table(table, options.data, seed)
@@ -85,9 +83,9 @@ def limits(options):
     for name, of in errors.items():
         ratios = [(ours + OFFSET) / (theirs + OFFSET) for _, ours, theirs in of]
         note = ", ".join(f"{table} {ours:.2f} ({theirs:.2f})" for table, ours, theirs in of)
-        yield Row(name, ratios, note, value=float(np.exp(np.mean(np.log(ratios)))))
+        yield Row(f"limits/{name}", ratios, note, value=float(np.exp(np.mean(np.log(ratios)))))
     for percent, ratios in overruns.items():
-        yield Row(f"{percent}/overrun", ratios, "seconds of the blend over the limit")
+        yield Row(f"limits/{percent}/overrun", ratios, "seconds of the blend over the limit")
 
 
 def _shown(single):
@@ -96,5 +94,8 @@ def _shown(single):
     )
 
 
+GROUPS = (limits,)
+OPTIONS = groups.SETS | groups.SEEDS
+
 if __name__ == "__main__":
-    groups.main(__doc__, [limits], MEASURES, groups.SETS | groups.SEEDS)
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

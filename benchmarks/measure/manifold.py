@@ -1,11 +1,6 @@
-"""Measurements of the manifold forest.
+"""Measurements of the manifold forest: times beside other libraries, errors, sizes.
 
-    python benchmarks/manifold.py GROUP [--data FOLDER] [--quick]
-
-A group merges its rows into ``benchmarks/results/manifold.json``. ``--quick`` runs a group in
-seconds on a small part of its data, to see that it works, and stores its rows apart.
-``as-printed`` repeats the simulations and the importances of the paper; ``--models`` names the
-models of the simulations to run, or "importances", and results of all others are kept.
+    python -m benchmarks.measure.manifold GROUP [--data FOLDER] [--quick]
 
 Times are wall-clock seconds on one thread. Competing libraries run in processes of their own and
 take turns, and ratios are formed round by round. Two of them need environments of their own::
@@ -20,32 +15,21 @@ which ``--treeple-python treeple-env/bin/python`` and ``--ydf-python ydf-env/bin
 
 import statistics
 import sys
-import time
-import warnings
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 
-import data
-import groups
 import joblib
 import numpy as np
-import results
-from groups import pick
-from race import RANDOM_FOREST, Rival, fit, race, workers
-from results import Measure, Row
-from simulations import SIMULATIONS
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.neural_network import MLPClassifier
-from sklearn.svm import SVC, LinearSVC
-from threadpoolctl import threadpool_limits
-from timing import interleave, mean_sd, ratios
 
+from benchmarks.lib import cells, data, groups
+from benchmarks.lib.groups import pick
+from benchmarks.lib.race import RANDOM_FOREST, Rival, fit, race, workers
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.simulations import SIMULATIONS
+from benchmarks.lib.timing import interleave, mean_sd, ratios
+from benchmarks.papers.manifold import ERROR, SHAPE, error
 from skforest import ManifoldForestClassifier
 
-SHAPE = (28, 28)
 CONTRASTS = "sum", "edge", "difference", "mix"
 # Images and signals on which contrasts are compared, and their shapes.
 IMAGES_AND_SIGNALS = (
@@ -53,18 +37,13 @@ IMAGES_AND_SIGNALS = (
     | {"membranes": (9, 9)}
     | {name: simulation.feature_shape for name, simulation in SIMULATIONS.items()}
 )
-# Forests of figure 3 of the paper, and that of our setting.
-KINDS = "patch", "sparse", "axis", "default"
 MNIST_MIB = 60_000 * 784 / 2**20
-
 AXIS = "fit time of a tree, single features, {}, RandomForest over ours"
 SPARSE = "fit time of a tree, sparse projections, {}, treeple ObliqueRandomForest over ours"
 PATCH = "fit time of a tree, patch sums 1..4, MNIST, {} over ours"
 TABULAR = "make_classification 100000 x 50"
 FIRST = "first predict after load, {}, 200000 x 30, 100 trees, RandomForest over ours"
 OFF = ", vector instructions off"
-ERROR = "error, {}, 100 trees"
-
 MEASURES = {
     "speed-axis/mnist": Measure(AXIS.format("MNIST 60000 x 784"), "x"),
     "speed-axis/mnist-plain": Measure(AXIS.format("MNIST 60000 x 784") + OFF, "x"),
@@ -82,15 +61,6 @@ MEASURES = {
         )
         for name in IMAGES_AND_SIGNALS
         for contrast in CONTRASTS
-    },
-    "simulations/circle-250": Measure(ERROR.format("circle, 250 rows"), "%", more=False),
-    "simulations/circle-1000": Measure(ERROR.format("circle, 1000 rows"), "%", more=False),
-    "simulations/bars-25": Measure(ERROR.format("bars, 25 rows"), "%", more=False),
-    **{
-        f"importances/{kind}-forest": Measure(
-            f"error, digits 3 and 5 of MNIST, 200 rows, 500 trees, {kind} forest", "%", more=False
-        )
-        for kind in KINDS
     },
     "predict/one-row": Measure("predict of one row, 100 trees, RandomForest over ours", "x"),
     "predict/one-row-time": Measure("predict of one row, 100 trees", "us", more=False),
@@ -201,7 +171,7 @@ def mnist(options):
         )
         return model.fit(part.X_train, part.y_train)
 
-    errors = [_error(fitted(split, seed), split) for seed in seeds]
+    errors = [error(fitted(split, seed), split) for seed in seeds]
     yield Row("mnist/60000", errors, f"{mean_sd(errors)} %")
 
     part = split.head(10_000)
@@ -209,7 +179,7 @@ def mnist(options):
     for contrast in CONTRASTS:
         choice = {"contrast": contrast, "max_features": 4 * 28, "oob_score": True}
         models = [fitted(part, seed, **choice) for seed in seeds]
-        errors[contrast] = [_error(model, part) for model in models]
+        errors[contrast] = [error(model, part) for model in models]
         scores[contrast] = statistics.fmean(model.oob_score_ for model in models)
     best = max(scores, key=scores.get)
     note = ", ".join(f"{contrast} {mean_sd(values)} %" for contrast, values in errors.items())
@@ -245,159 +215,6 @@ def contrasts(options):
                 )
                 errors.append(100 * (1 - model.fit(X, y).oob_score_))
             yield Row(f"contrasts/{name}/{contrast}", errors, f"{len(X)} rows")
-
-
-def as_printed(options):
-    """The simulations and the importances of the paper, with its settings."""
-    if options.models != ["importances"]:
-        yield from _simulations(options)
-    if not options.models or "importances" in options.models:
-        yield from _importances(options)
-
-
-def _simulations(options):
-    """Errors and times by the number of training rows in the three simulations of the paper."""
-    sizes = pick(options, [10, 25, 50, 100, 250, 500, 1000, 2000], [10, 25])
-    path = options.results / "manifold_simulations.json"
-    stored = results.read(path)
-    if stored.get("n") != sizes:
-        stored = {"n": sizes}
-    trees, n_test = pick(options, (100, 10_000), (5, 200))
-    for name in SIMULATIONS:
-        stored.setdefault(name, {})
-        for model in MODELS:
-            if options.models and model not in options.models:
-                continue
-            if model == "convolutional network" and find_spec("torch") is None:
-                print("PyTorch is not installed: no convolutional network")
-                continue
-            stored[name][model] = joblib.Parallel(options.n_jobs)(
-                joblib.delayed(_learning_curve)(name, model, repeat, sizes, trees, n_test)
-                for repeat in groups.seeds(options, 5)
-            )
-            results.write(path, stored)
-            means = {
-                key: np.mean([run[key] for run in stored[name][model]], axis=0)
-                for key in ("error", "fit", "predict")
-            }
-            print(f"{name}, {model}: {means['error'].round(1)} %", flush=True)
-            print(f"  fit {means['fit'].round(3)} s, predict {means['predict'].round(3)} s")
-    for name, n in (("circle", 250), ("circle", 1000), ("bars", 25)):
-        if n in sizes and "patch forest" in stored[name]:
-            column = sizes.index(n)
-            errors = {
-                model: [run["error"][column] for run in runs]
-                for model, runs in stored[name].items()
-            }
-            note = ", ".join(f"{model} {mean_sd(values)}" for model, values in errors.items())
-            yield Row(f"simulations/{name}-{n}", errors["patch forest"], note)
-
-
-def _learning_curve(name, model_name, repeat, sizes, trees, n_test):
-    """Errors in percent and processor seconds of a model on one draw, for every training size."""
-    simulation = SIMULATIONS[name]
-    rng = np.random.default_rng([repeat, *name.encode()])
-    X, y = simulation.draw(max(sizes), rng)
-    X_test, y_test = simulation.draw(n_test, rng)
-    test = data.Split(X, y, X_test, y_test)
-    curve = {"error": [], "fit": [], "predict": []}
-    for n in sizes:
-        model = MODELS[model_name](simulation, trees, repeat)
-        with threadpool_limits(1), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of solvers that did not converge
-            start = time.process_time()
-            model.fit(X[:n], y[:n])
-            fitted = time.process_time()
-            curve["error"].append(_error(model, test))
-        curve["fit"].append(fitted - start)
-        curve["predict"].append(time.process_time() - fitted)
-    return curve
-
-
-def _network(simulation, trees, seed):
-    import torch
-    from convolutional import ConvolutionalNetwork
-
-    torch.set_num_threads(1)
-    return ConvolutionalNetwork(simulation.feature_shape, seed=seed)
-
-
-def _forest(projection):
-    """A forest as in the paper: exact search, signs as sparse weights, sums over patches."""
-
-    def make(simulation, trees, seed):
-        own = {}
-        if projection == "patch":
-            own = {"contrast": "sum", "feature_shape": simulation.feature_shape}
-            own |= {"max_patch": simulation.max_patch, "wrap": simulation.wrap}
-        return ManifoldForestClassifier(
-            trees,
-            projection=projection,
-            splitter="exact",
-            sparse_weights="sign",
-            max_features=simulation.max_features,
-            random_state=seed,
-            **own,
-        )
-
-    return make
-
-
-# Models of the simulations, from the simulation, the number of trees and a seed. Models of
-# scikit-learn have its defaults; neighbors and iterations are those of the authors' notebooks, and
-# boosting compares a part of the features, since it would take hours otherwise.
-MODELS = {
-    "sparse forest": _forest("sparse"),
-    "patch forest": _forest("patch"),
-    "default forest": lambda simulation, trees, seed: ManifoldForestClassifier(
-        trees, feature_shape=simulation.feature_shape, wrap=simulation.wrap, random_state=seed
-    ),
-    "RandomForest": lambda _, trees, seed: RandomForestClassifier(trees, random_state=seed),
-    "logistic regression": lambda *_: LogisticRegression(max_iter=1000),
-    "linear SVM": lambda *_: LinearSVC(),
-    "RBF-SVM": lambda *_: SVC(),
-    "kNN": lambda *_: KNeighborsClassifier(3),
-    "MLP": lambda _, __, seed: MLPClassifier(max_iter=1000, random_state=seed),
-    "gradient boosting": lambda _, trees, seed: GradientBoostingClassifier(
-        n_estimators=trees, max_features="sqrt", random_state=seed
-    ),
-    "convolutional network": _network,
-}
-
-
-def _importances(options):
-    """Figure 3 of the paper: importances of pixels for the digits 3 and 5, 100 images of each."""
-    split = _mnist(options)
-    rows = [np.flatnonzero(split.y_train == digit)[:100] for digit in (3, 5)]
-    X, y = split.X_train[np.concatenate(rows)], np.repeat([3, 5], [len(part) for part in rows])
-    is_tested = np.isin(split.y_test, (3, 5))
-    test = data.Split(X, y, split.X_test[is_tested], split.y_test[is_tested])
-    trees = pick(options, 500, 5)
-    own = {"importance_type": "count", "splitter": "exact", "max_features": "sqrt"}
-    models = {
-        "patch forest": ManifoldForestClassifier(
-            trees, feature_shape=SHAPE, contrast="sum", max_patch=4, **own
-        ),
-        "sparse forest": ManifoldForestClassifier(
-            trees, projection="sparse", sparse_weights="sign", **own
-        ),
-        "axis forest": ManifoldForestClassifier(trees, projection="axis", **own),
-        "default forest": ManifoldForestClassifier(
-            trees, feature_shape=SHAPE, importance_type="count"
-        ),
-    }
-    means = [split.X_train[part].mean(axis=0) for part in rows]
-    pictures = {"mean of 3": means[0], "mean of 5": means[1], "difference": means[0] - means[1]}
-    for name, model in models.items():
-        errors = []
-        for seed in groups.seeds(options, 10):
-            model.set_params(random_state=seed).fit(X, y)
-            pictures.setdefault(name, 1e5 * model.feature_importances_)  # of the first seed
-            errors.append(_error(model, test))
-        row = f"importances/{name.replace(' ', '-')}"
-        yield Row(row, errors, f"{mean_sd(errors)} %")
-    stored = {name: results.to_text(image.reshape(SHAPE)) for name, image in pictures.items()}
-    results.write(options.results / "manifold_importances.json", stored)
 
 
 def predict(options):
@@ -553,23 +370,28 @@ def _speed_sets(options):
     return {"mnist": _mnist(options), "synthetic": synthetic}
 
 
-def _error(model, split):
-    """Percent of wrong labels, or 100 (1 - R2): one minus the estimator's own score."""
-    return 100 * (1 - model.score(split.X_test, split.y_test))
+def table(stored):
+    """Return the table of all measurements but those of contrasts."""
+    found = stored.of("measure.manifold", *(map(groups.name_of, set(GROUPS) - {contrasts})))
+    rows = [(row["what"], *cells.measured(row)) for row in found.values()]
+    return ("What", "Measured (least, most)", "Details", "Command"), rows
 
+
+def contrasts_table(stored):
+    """Return the table of out-of-bag errors by contrast."""
+    columns = [(contrast,) for contrast in CONTRASTS]
+    form = "measure.manifold:contrasts/{}/{}"
+    rows = cells.pivot(stored, IMAGES_AND_SIGNALS, columns, form)
+    return ("", *CONTRASTS, "Command"), [(cells.TITLES[name], *row) for name, *row in rows]
+
+
+GROUPS = (speed_axis, speed_patch, speed_sparse, mnist, contrasts, predict, first_predict)
+GROUPS += (size, threads, memory, bits)
+OPTIONS = groups.SEEDS | {
+    "--treeple-python": {"help": "interpreter that has treeple"},
+    "--ydf-python": {"help": "interpreter that has ydf"},
+}
+TABLES = {"manifold": table, "manifold_contrasts": contrasts_table}
 
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        (
-            *(as_printed, speed_axis, speed_patch, speed_sparse, mnist, contrasts, predict),
-            *(first_predict, size, threads, memory, bits),
-        ),
-        MEASURES,
-        groups.SEEDS
-        | {
-            "--treeple-python": {"help": "interpreter that has treeple"},
-            "--ydf-python": {"help": "interpreter that has ydf"},
-            "--models": {"nargs": "*", "help": "some models, or importances, only"},
-        },
-    )
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -1,25 +1,22 @@
 """Outliers in columns: what the units of the usual values gain and cost.
 
-    python benchmarks/outliers.py tables [--data FOLDER] [--rounds N] [--models NAME ...]
-    python benchmarks/outliers.py columns [--rounds N] [--models NAME ...]
+    python -m benchmarks.measure.outliers tables [--data FOLDER] [--rounds N] [--models NAME ...]
+    python -m benchmarks.measure.outliers columns [--rounds N] [--models NAME ...]
 
-``tables`` fits the 32 tables of peers.py with the units of the package, and with the minimum and
-the range of all values, on 1000 of the training rows; other training rows judge. Tables without
-outliers do not count. ``columns`` simulates a regression problem whose columns are skewed or have
-wrong values, and divides the error by that of RandomForest. Rows are merged into
-``benchmarks/results/outliers.json``; their notes have the errors.
+``tables`` fits the 32 tables of ``compare.peers`` with the units of the package, and with the
+minimum and the range of all values, on 1000 of the training rows; other training rows judge.
+Tables without outliers do not count. ``columns`` simulates a regression problem whose columns are
+skewed or have wrong values, and divides the error by that of RandomForest. The notes of rows have
+the errors.
 """
 
-import compare
-import data
-import groups
 import joblib
 import numpy as np
-import scores
-from results import Measure, Row
 from sklearn.ensemble import RandomForestRegressor
 
 import skforest
+from benchmarks.lib import comparison, data, groups, scores
+from benchmarks.lib.results import Measure, Row
 from skforest.table import matrix
 
 MODELS = {
@@ -47,7 +44,7 @@ MEASURES = {
             f"{model}, {task}: error divided by that with the range of all values", "ratio", False
         )
         for model in MODELS
-        for task in compare.TASKS
+        for task in comparison.TASKS
     },
     **{
         f"columns/{kind}/{model}": Measure(
@@ -69,7 +66,7 @@ def _model(name, task, seed, is_quick):
 def tables(options):
     """Errors with the units of the usual values, relative to those with the whole range."""
     quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
-    for task, names in groups.pick(options, compare.TASKS, quick).items():
+    for task, names in groups.pick(options, comparison.TASKS, quick).items():
         jobs = [
             (model, task, name, seed)
             for model in options.models
@@ -85,7 +82,9 @@ def tables(options):
                     pairs.setdefault(name, []).append(errors)
             means = {name: np.mean(errors, axis=0) for name, errors in pairs.items()}
             if means:
-                ratios = [(a + compare.OFFSET) / (b + compare.OFFSET) for a, b in means.values()]
+                ratios = [
+                    (a + comparison.OFFSET) / (b + comparison.OFFSET) for a, b in means.values()
+                ]
                 note = ", ".join(f"{name} {a:.2f} ({b:.2f})" for name, (a, b) in means.items())
                 value = float(np.exp(np.mean(np.log(ratios))))
                 yield Row(f"tables/{task}/{model}", ratios, note, value=value)
@@ -136,10 +135,8 @@ def _column_errors(kind, seed, options):
     ]
 
 
+GROUPS = (tables, columns)
+OPTIONS = {"--models": {"nargs": "*", "choices": list(MODELS), "default": list(MODELS)}}
+
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        [tables, columns],
-        MEASURES,
-        {"--models": {"nargs": "*", "choices": list(MODELS), "default": list(MODELS)}},
-    )
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -1,32 +1,30 @@
 """Coverage of intervals between two quantiles of random hinge forests and oblique boosting.
 
-    python benchmarks/quantiles.py coverage [--data FOLDER] [--quick] [--sets NAME ...]
-    python benchmarks/quantiles.py boosting [--data FOLDER] [--quick] [--sets NAME ...]
+    python -m benchmarks.measure.quantiles coverage [--data FOLDER] [--quick] [--sets NAME ...]
+    python -m benchmarks.measure.quantiles boosting [--data FOLDER] [--quick] [--sets NAME ...]
 
 Intervals go from the 5 % to the 95 % quantile, with default parameters but for
 ``early_stopping``; their coverage of test rows should be 90 %. The pinball losses are sums over
 both quantiles, in units of the standard deviation of the test target. ``coverage`` fits hinge
 forests, one for each quantile. ``boosting`` fits one model of both to the regression tables; its
-notes compare it with the same model without calibration. Rows are merged into
-``benchmarks/results/quantiles.json``.
+notes compare it with the same model without calibration.
 """
 
 import statistics
 from unittest import mock
 
-import data
-import groups
 import numpy as np
-from results import Measure, Row
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import mean_pinball_loss
 from sklearn.model_selection import train_test_split
 
+from benchmarks.lib import data, groups
+from benchmarks.lib.results import Measure, Row
 from skforest import ObliqueBoostingRegressor, RandomHingeForestRegressor
 
 LEVELS = (0.05, 0.95)
-TABLES = ["california", "reg_airfoil", "reg_concrete", "reg_kin8nm", "reg_wind"]
-SETS = ["diabetes", "friedman1", "skewed", *TABLES]
+FROM_FILES = ["california", "reg_airfoil", "reg_concrete", "reg_kin8nm", "reg_wind"]
+SETS = ["diabetes", "friedman1", "skewed", *FROM_FILES]
 STOPPING = {"fixed": False, "early": True}  # values of early_stopping
 
 MEASURES = {
@@ -51,7 +49,7 @@ def _skewed(seed):
 
 def _split(name, seed, options):
     """X_train, X_test, y_train, y_test."""
-    if name in TABLES:
+    if name in FROM_FILES:
         split = data.load_table(name, options.data, seed)
         parts = split.X_train, split.X_test, split.y_train, split.y_test
     else:
@@ -137,5 +135,7 @@ def boosting(options):
         yield Row(f"boosting/{name}", covered, note)
 
 
+GROUPS = (coverage, boosting)
+
 if __name__ == "__main__":
-    groups.main(__doc__, [coverage, boosting], MEASURES, groups.SETS)
+    groups.main(__doc__, GROUPS, MEASURES, groups.SETS)

@@ -1,10 +1,10 @@
 """Measurements of training on several workers, and on more rows than memory holds.
 
-    python benchmarks/scale.py threads [--rounds N] [--counts N ...] [--quick]
-    python benchmarks/scale.py backend [--rounds N] [--counts N ...] [--quick]
-    python benchmarks/scale.py partitions [--rounds N] [--counts N ...] [--quick]
-    python benchmarks/scale.py steps [--rounds N] [--quick]
-    python benchmarks/scale.py memory [--rounds N] [--quick]
+    python -m benchmarks.measure.scale threads [--rounds N] [--counts N ...] [--quick]
+    python -m benchmarks.measure.scale backend [--rounds N] [--counts N ...] [--quick]
+    python -m benchmarks.measure.scale partitions [--rounds N] [--counts N ...] [--quick]
+    python -m benchmarks.measure.scale steps [--rounds N] [--quick]
+    python -m benchmarks.measure.scale memory [--rounds N] [--quick]
 
 Forests of 16 trees of depth 12 are fitted on 10^6 rows of 50 features in float32, with two
 classes. ``threads`` compares one thread of this process with several, for the estimators and the
@@ -16,8 +16,7 @@ number of workers at which each is busy half of the time with training. ``memory
 process whose memory is limited, on rows of three times the limit. On a machine with fewer than
 four processors, times of ``backend`` and ``partitions`` are processor seconds of the client and of
 the busiest worker, added up, so that other jobs of the machine do not count; all others are wall-
-clock seconds. Those that are compared take turns. Rows are merged into
-``benchmarks/results/scale.json``.
+clock seconds. Those that are compared take turns.
 """
 
 import os
@@ -27,22 +26,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
-import dask
-import dask.array as da
-import groups
 import joblib
 import numpy as np
-from distributed import Client
-from groups import pick
-from results import Measure, Row
-from timing import interleave, ratios, seconds
 
-import skforest.dask
+from benchmarks.lib import cells, groups
+from benchmarks.lib.groups import pick
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import interleave, ratios, seconds
 from skforest import (
     CO2ForestClassifier,
     E2EDecisionForestClassifier,
+    Forest,
     ManifoldForestClassifier,
     NonGreedyForestClassifier,
     ObliqueBoostingClassifier,
@@ -70,7 +67,7 @@ PARTITION = 10**6  # rows of a partition, for tables of more rows
 TREES = 100  # trees of the forests for which workers are counted
 KINDS = {"backend": "all rows to each worker", "partitions": "a tree on each partition"}
 COUNTS = {
-    f"workers/{kind}-{size:.0e}": Measure(
+    f"steps/workers/{kind}-{size:.0e}": Measure(
         f"workers that train half of the time, {text}, {size:.0e} rows", "workers"
     )
     for kind, text in KINDS.items()
@@ -144,6 +141,8 @@ def backend(options):
 
 def partitions(options):
     """Seconds of one worker over those of several, and errors, of trees on partitions."""
+    import skforest.dask
+
     n = _size(options)
     X, y = _parts(n, N_PARTITIONS)
     fitted = skforest.dask.fit(_forest(), X, y)
@@ -192,7 +191,7 @@ def steps(options):
     received = pickle.dumps(forests)
     found["tree-size"] = [len(received) / 4]
     found["receive"] = [
-        seconds(lambda: skforest.Forest.concatenate(pickle.loads(received))) / 4 for _ in range(3)
+        seconds(lambda: Forest.concatenate(pickle.loads(received))) / 4 for _ in range(3)
     ]
     factor = {"task": 1e6, "receive": 1e6, "tree-size": 2**-20}
     for name, values in found.items():
@@ -200,9 +199,10 @@ def steps(options):
     of_step = {name: statistics.median(values) for name, values in found.items()}
     for size in SIZES:
         for kind, count in (("backend", _of_backend), ("partitions", _of_partitions)):
-            if f"workers/{kind}-{size:.0e}" in MEASURES:
+            name = f"steps/workers/{kind}-{size:.0e}"
+            if name in MEASURES:
                 value, note = count(of_step, size, n)
-                yield Row(f"workers/{kind}-{size:.0e}", [value], note)
+                yield Row(name, [value], note)
 
 
 def memory(options):
@@ -210,8 +210,9 @@ def memory(options):
     n = 400_000
     for kind in ("rows", "partitions"):
         with tempfile.TemporaryDirectory() as folder:
-            code = f"import scale; scale.train_in_little_memory({kind!r}, {folder!r}, {n})"
-            path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+            code = "from benchmarks.measure import scale; "
+            code += f"scale.train_in_little_memory({kind!r}, {folder!r}, {n})"
+            path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
             environment = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
             done = subprocess.run(
                 [sys.executable, "-c", code],
@@ -227,6 +228,11 @@ def memory(options):
 def train_in_little_memory(kind, folder, n):
     """Print the size of X over a limit of private memory, below which a forest is trained."""
     import resource
+
+    import dask
+    import dask.array as da
+
+    import skforest.dask
 
     path, shape = Path(folder) / "X", (n, 1000)
     X, y = np.memmap(path, np.float32, "w+", shape=shape), np.zeros(n, np.int64)
@@ -278,6 +284,9 @@ def _rows(seed, n, n_features=N_FEATURES):
 
 def _parts(n, n_parts):
     """The same rows as dask arrays, made by the workers."""
+    import dask
+    import dask.array as da
+
     size, rows = n // n_parts, dask.delayed(_rows, nout=2)
     pairs = [rows(seed, size) for seed in range(n_parts)]
     X = [da.from_delayed(X, (size, N_FEATURES), np.float32) for X, _ in pairs]
@@ -286,6 +295,8 @@ def _parts(n, n_parts):
 
 
 def _cluster(n_workers):
+    from distributed import Client
+
     return Client(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
 
 
@@ -334,6 +345,8 @@ def _prepared(X, y):
 
 
 def _read(n):
+    import skforest.dask
+
     X, y = _rows(0, n)
     skforest.dask._sample(_forest(), 3000, 0, X, y)
 
@@ -371,6 +384,9 @@ def _seconds_text(work, fixed):
     return f"{work:.3g} s of work to share, {fixed:.3g} s of one process"
 
 
+GROUPS = (threads, backend, partitions, steps, memory)
+OPTIONS = {"--counts": {"nargs": "*", "type": int, "help": "numbers of threads or workers"}}
+TABLES = {"scale": partial(cells.noted, script="measure.scale", groups=GROUPS[1:])}
+
 if __name__ == "__main__":
-    counts = {"--counts": {"nargs": "*", "type": int, "help": "numbers of threads or workers"}}
-    groups.main(__doc__, [threads, backend, partitions, steps, memory], MEASURES, counts)
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -1,36 +1,26 @@
-"""Measurements of CO2 forests.
+"""Experiments of the paper on CO2 forests: Norouzi et al. 2015, sections 4.2, 5 and 6.
 
-    python benchmarks/co2.py GROUP [--data FOLDER] [--quick] [--sets NAME ...]
+    python -m benchmarks.papers.co2 GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
-A group merges its rows into ``benchmarks/results/co2.json``. Unless a group says otherwise, the
-forests have their default settings on all data sets. The group ``as-printed`` repeats the
-procedure of the paper: Norouzi et al. 2015, "CO2 Forest", sections 4.2, 5 and 6.
+The group ``as-printed`` repeats the procedure of the paper.
 """
 
 import itertools
 import math
-import resource
+import re
 import statistics
-import sys
-import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
 
-import data
-import groups
 import numpy as np
-import psutil
-from results import Measure, Row
 from sklearn.metrics import jaccard_score
 from sklearn.model_selection import train_test_split
-from timing import mean_sd
 
-from skforest import CO2ForestClassifier, Forest, ManifoldForestClassifier
+from benchmarks.lib import cells, figures, groups
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import mean_sd
+from skforest import CO2ForestClassifier, ManifoldForestClassifier
 
-RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 TREES = (10, 30, 100)
 # Errors that the paper reports for 10, 30 and 1000 trees.
 SETS = {
@@ -40,19 +30,8 @@ SETS = {
     "satimage": (9.6, 9.1, 8.9),
     "mnist": (2.5, 2.0, 1.9),
 }
-# Data of another kind: parameters, and the errors that the paper reports.
-NOISY = {"objective": "co2", "max_features": None, "bootstrap": True, "holdout": 0.3}
-SPECIAL = {
-    "connect4": ({}, (17.1, 15.7, 14.7)),
-    "madelon": (NOISY, (None, None, None)),
-}
 # Hyperplanes of the CO2 objective only, without bootstrap and held out rows.
 PLAIN = {"objective": "co2", "max_features": "sqrt", "bootstrap": False, "holdout": 0.0}
-VARIANTS = {
-    "mixed": PLAIN | {"objective": "mixed"},
-    "alternating": PLAIN | {"refine": "alternating"},
-}
-VARIANT_SETS = ("letter_libsvm", "usps", "mnist")
 # The procedure as the paper prints it.
 LITERAL = PLAIN | {
     "bootstrap": True,
@@ -83,7 +62,8 @@ FURTHER = {
     "sensit": (14.1, 13.0, 12.5),
     "covertype": (3.1, 2.7, 2.6),
 }  # sets that --sets has to name, since their data must be obtained first
-PRINTED_SETS = SETS | {"connect4": SPECIAL["connect4"][1]} | FURTHER
+CONNECT4 = (17.1, 15.7, 14.7)
+PRINTED_SETS = SETS | {"connect4": CONNECT4} | FURTHER
 PRINTED_TREES = {
     "pendigits": 100, "satimage": 100, "letter_libsvm": 30, "usps": 30, "mnist": 30,
     "connect4": 30, "protein": 30, "sensit": 30, "covertype": 30,
@@ -137,86 +117,7 @@ BASELINES = {
     "default": {},
 }
 BASELINE_SETS = ("pendigits", "satimage", "letter_libsvm", "usps")
-# How the single feature is found with which a hyperplane begins.
-FIRST_CUTS = ("hist", "exact")
-FIRST_CUT_SETS = ("pendigits", "satimage", "letter_libsvm")
-DTYPES = ("float32", "float16")
 MEASURES = {
-    f"errors/{name}-{n}": Measure(
-        f"error, {name}, {n} trees, defaults", "%", more=False, paper=paper
-    )
-    for name, papers in (SETS | FURTHER).items()
-    for n, paper in zip(TREES, (*papers[:2], None), strict=True)
-}
-MEASURES |= {
-    f"errors/{name}-1000": Measure(
-        f"error, {name}, 1000 trees, defaults", "%", more=False, paper=papers[-1]
-    )
-    for name, papers in (SETS | FURTHER).items()
-}
-MEASURES |= {
-    f"special/{name}-{n}": Measure(
-        f"error, {name}, {n} trees" + (", settings for noise" if params else ""),
-        "%",
-        more=False,
-        paper=paper,
-    )
-    for name, (params, papers) in SPECIAL.items()
-    for n, paper in zip(TREES, (*papers[:2], None), strict=True)
-}
-MEASURES |= {
-    f"variants/{name}-{variant}-{n}": Measure(
-        f"error, {name}, {n} trees, {variant}", "%", more=False
-    )
-    for name in VARIANT_SETS
-    for variant in VARIANTS
-    for n in TREES
-}
-MEASURES |= {
-    f"seconds/{name}": Measure(f"processor seconds of a tree, {name}", "s", more=False)
-    for name in VARIANT_SETS
-}
-MEASURES |= {
-    "scaling/time": Measure(
-        "fit time of a tree on 524288 rows over that on 4096, divided by the ratio of n log n",
-        "ratio",
-        more=False,
-    ),
-    "scaling/memory": Measure(
-        "memory to fit a tree on 524288 rows, without X and the model, over the size of X",
-        "x",
-        more=False,
-    ),
-}
-MEASURES |= {
-    f"size/{what}-{dtype}": Measure(
-        f"{text}, 100 trees on MNIST, weights in {dtype}", unit, more=False
-    )
-    for dtype in DTYPES
-    for what, text, unit in (
-        ("model", "size of the model", "MiB"),
-        ("file", "size of its file", "MiB"),
-        ("peak", "memory that fitting adds to the process, X and the model included", "MiB"),
-        ("error", "error", "%"),
-        ("predict", "processor time to predict a row of 10000", "us"),
-    )
-}
-MEASURES |= {
-    f"first-cut/{name}-{splitter}": Measure(
-        f"error on held-out training rows, {name}, 10 trees, first cut {splitter}", "%", more=False
-    )
-    for name in FIRST_CUT_SETS
-    for splitter in FIRST_CUTS
-}
-MEASURES |= {
-    f"flops/{where}": Measure(f"products of 784 features, rows in {where}", "GFLOP/s")
-    for where in ("cache", "memory")
-}
-MEASURES |= {
-    f"flops/read-{where}": Measure(f"speed of reading rows from {where}, by NumPy", "GB/s")
-    for where in ("cache", "memory")
-}
-MEASURES |= {
     f"baselines/{name}-{baseline}-{n}": Measure(
         f"error, {name}, {n} trees, {baseline}",
         "%",
@@ -465,177 +366,12 @@ def prior(options):
         yield Row(f"prior/{what}-{kind}", values, f"{mean_sd(values)} %")
 
 
-def errors(options):
-    """Test error with the default settings; a forest grows from 10 to 30 and 100 trees."""
-    for name in options.sets or SETS:
-        yield from _errors("errors", name, groups.load(name, options), {}, options)
-
-
-def special(options):
-    """Test error on Connect4, and on Madelon with settings for noise features."""
-    for name, (params, *_) in SPECIAL.items():
-        if name in (options.sets or SPECIAL):
-            yield from _errors("special", name, groups.load(name, options), params, options)
-
-
-def variants(options):
-    """Test error with the mixed objective, and with alternating refinement."""
-    for name in options.sets or VARIANT_SETS:
-        for variant, params in VARIANTS.items():
-            split = groups.load(name, options)
-            yield from _errors("variants", name, split, params, options, f"-{variant}")
-
-
-def _errors(group, name, split, params, options, suffix=""):
-    """Rows of test errors for growing numbers of trees."""
-    row = f"{group}/{name}{suffix}"
-    trees = [n for n in (*TREES, 1000) if n <= _trees(options) and f"{row}-{n}" in MEASURES]
-    found = {n: [] for n in trees}
-    for seed in groups.seeds(options):
-        model = CO2ForestClassifier(trees[0], random_state=seed, n_jobs=options.n_jobs, **params)
-        model.set_params(warm_start=True)
-        for n in trees:
-            model.set_params(n_estimators=n).fit(split.X_train, split.y_train)
-            found[n].append(100 * (1 - model.score(split.X_test, split.y_test)))
-    for n in trees:
-        size = model.forest_[:n].nbytes / 2**20 if n == trees[-1] else None
-        note = f"{mean_sd(found[n])} %" + (f", {size:.0f} MiB" if size else "")
-        yield Row(f"{row}-{n}", found[n], note)
-
-
-def seconds(options):
-    """Processor seconds of one thread for a tree."""
-    for name in options.sets or VARIANT_SETS:
-        split = groups.load(name, options)
-        times = []
-        for seed in groups.seeds(options):
-            n_trees = 2 if name == "mnist" else 10
-            model = CO2ForestClassifier(n_trees, random_state=seed, **PLAIN)
-            start = time.process_time()
-            model.fit(split.X_train, split.y_train)
-            times.append((time.process_time() - start) / n_trees)
-        yield Row(f"seconds/{name}", times, f"median {statistics.median(times):.3f} s")
-
-
-def scaling(options):
-    """Seconds and memory to fit a tree, on 4096 to 524288 rows of 50 features."""
-    sizes = (256, 512) if options.quick else [2**k for k in range(12, 20)]
-    split = data.synthetic(sizes[-1], p=50, n_test=1)
-    times = {n: [] for n in sizes}
-    memory = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.npz"
-        for n in sizes:
-            np.savez(path, X=split.X_train[:n], y=split.y_train[:n])
-            for seed in groups.seeds(options):
-                # A new process each time, because the peak of memory never falls.
-                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                    took, peak = pool.submit(_one_tree, path, seed).result()
-                times[n].append(took)
-                if n == sizes[-1]:
-                    memory.append(peak / split.X_train.nbytes)
-    middle = [statistics.median(times[n]) for n in sizes]
-    note = ", ".join(f"{n}: {took:.2f} s" for n, took in zip(sizes, middle, strict=True))
-    growth = [n * math.log(n) for n in (sizes[0], sizes[-1])]
-    ratios = [last / middle[0] * growth[0] / growth[1] for last in times[sizes[-1]]]
-    yield Row("scaling/time", ratios, note)
-    yield Row("scaling/memory", memory, f"{sizes[-1]} rows, all copies of them included")
-
-
-def _one_tree(path, seed):
-    """Processor seconds of a tree, and the bytes by which fitting it enlarges the process."""
-    with np.load(path) as file:
-        X, y = file["X"], file["y"]
-    # A first fit imports modules and loads compiled code, which are not to be counted.
-    CO2ForestClassifier(1, **PLAIN).fit(X[:200], y[:200])
-    before = psutil.Process().memory_info().rss
-    start = time.process_time()
-    model = CO2ForestClassifier(1, random_state=seed, **PLAIN).fit(X, y)
-    took = time.process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
-    return took, max(0, peak - before - model.forest_.nbytes)
-
-
-def size(options):
-    """Size, peak memory, error and speed of a forest on MNIST, for each precision of weights."""
-    for dtype in DTYPES:
-        # A new process each time, because the peak of memory never falls.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            found = pool.submit(_size_of, dtype, options).result()
-        for what, value in found.items():
-            yield Row(f"size/{what}-{dtype}", [value], f"{_trees(options)} trees, seed 0")
-
-
-def _size_of(dtype, options):
-    """Measure one precision, in a process of its own."""
-    split = groups.load("mnist", options)
-    model = CO2ForestClassifier(
-        _trees(options), weight_dtype=dtype, random_state=0, n_jobs=options.n_jobs, **PLAIN
-    )
-    before = psutil.Process().memory_info().rss - split.X_train.nbytes
-    model.fit(split.X_train, split.y_train)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT - before
-    model.predict(split.X_test[:10])
-    start = time.process_time()
-    error = 100 * (1 - model.score(split.X_test, split.y_test))
-    took = (time.process_time() - start) / len(split.X_test)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "forest"
-        model.forest_.save(path)
-        length = path.stat().st_size
-    return {
-        "model": model.forest_.nbytes / 2**20,
-        "file": length / 2**20,
-        "peak": peak / 2**20,
-        "error": error,
-        "predict": 1e6 * took,
-    }
-
-
-def flops(options):
-    """Speed of the products of rows and hyperplanes, which dominate training and prediction."""
-    p, n_splits = 784, 200
-    rng = np.random.default_rng(0)
-    # Each split is the child of the one before it, so that every row passes all of them.
-    child = np.array([[-1, 2 * split + 3] for split in range(n_splits)]).ravel()
-    child[-1] = -2
-    chain = Forest(
-        {
-            "tree_start": [0, 2 * n_splits + 1],
-            "child": np.concatenate([[1], child]),
-            "threshold": np.full(n_splits, -1.0),
-            "direction": p + np.arange(n_splits),
-            "value": [0.0, 1.0],
-            "dense": rng.random((n_splits, p)) / p,
-        },
-        n_features=p,
-        n_outputs=1,
-        task="regression",
-    )
-    for where, n in (("cache", 64), ("memory", 2000 if options.quick else 60000)):
-        X = rng.random((n, p), dtype=np.float32)
-        speeds, reads = [], []
-        n_times = max(1, 12000 // n)
-        for _ in range(options.rounds or 5):
-            start = time.process_time()
-            for _ in range(n_times):
-                chain.apply(X)
-            middle = time.process_time()
-            for _ in range(5 * n_times):
-                X.max()
-            end = time.process_time()
-            speeds.append(2e-9 * n_times * n * n_splits * p / (middle - start))
-            reads.append(5e-9 * n_times * X.nbytes / (end - middle))
-        yield Row(f"flops/read-{where}", reads, "maximum of the rows, by NumPy")
-        yield Row(f"flops/{where}", speeds, f"{n} rows, {n_splits} hyperplanes in sequence")
-
-
 def baselines(options):
     """Test error of 10 and 30 trees with other objectives and procedures."""
     for name in options.sets or BASELINE_SETS:
         split = groups.load(name, options)
         for baseline, params in BASELINES.items():
-            trees = [n for n in TREES[:2] if n <= _trees(options)]
+            trees = [n for n in TREES[:2] if n <= largest(options)]
             found = {n: [] for n in trees}
             times = []
             for seed in groups.seeds(options):
@@ -654,55 +390,138 @@ def baselines(options):
                 yield Row(f"baselines/{name}-{baseline}-{n}", found[n], note + "leaves a tree")
 
 
-def first_cut(options):
-    """Error on held-out training rows with the first cut by histogram, and exact."""
-    for name in options.sets or FIRST_CUT_SETS:
-        train = groups.load(name, options)
-        found = {splitter: [] for splitter in FIRST_CUTS}
-        times = {splitter: [] for splitter in FIRST_CUTS}
-        for seed in groups.seeds(options):
-            # The test rows take no part: this comparison chooses a default.
-            X, X_held, y, y_held = train_test_split(
-                train.X_train, train.y_train, test_size=0.2, random_state=seed
-            )
-            for splitter in FIRST_CUTS:
-                model = CO2ForestClassifier(10, random_state=seed, **PLAIN, splitter=splitter)
-                start = time.process_time()
-                model.fit(X, y)
-                times[splitter].append((time.process_time() - start) / 10)
-                found[splitter].append(100 * (1 - model.score(X_held, y_held)))
-        for splitter in FIRST_CUTS:
-            note = f"{statistics.median(times[splitter]):.3f} s a tree"
-            yield Row(f"first-cut/{name}-{splitter}", found[splitter], note)
-
-
-def _trees(options):
+def largest(options):
     """Largest number of trees."""
     return 10 if options.quick else options.trees or 100
 
 
+# The rows of forests by data set and number of trees.
+MODELS = {
+    "random forest": "papers.co2:trees/{}-random forest-{}",
+    "OC1": "papers.co2:trees/{}-OC1-{}",
+    "two-probe": "papers.co2:trees/{}-two-probe-{}",
+    "CO2, as printed": "papers.co2:as-printed/{}-{}",
+    "CO2, algorithm 1": "papers.co2:algorithm-1/{}-{}",
+    "CO2, defaults": "measure.co2:errors/{}-{}",
+}
+SIZES = (10, 30, 100, 1000)
+PAPER = "CO2 in the paper"  # label of the printed values
+
+
+def _row(stored, model, name, n):
+    """Return the row of a forest, or None."""
+    if model != "CO2, defaults":
+        return stored.get(MODELS[model].format(name, n))
+    # `trees` measures the same forests.
+    group = "special" if name == "connect4" else "errors"
+    row = stored.get(f"measure.co2:{group}/{name}-{n}")
+    return row or stored.get(f"papers.co2:trees/{name}-{model}-{n}")
+
+
+def error_table(stored):
+    """Return the table of the errors of all forests by data set and number of trees."""
+    rows = []
+    for name, papers in PRINTED_SETS.items():
+        printed = dict(zip(PAPER_TREES, papers, strict=True))
+        shown = [f"{printed[n]:g}" if n in printed else "" for n in SIZES]
+        rows.append((f"{cells.TITLES[name]}: {PAPER}", *shown, ""))
+        for model in MODELS:
+            found = [_row(stored, model, name, n) for n in SIZES]
+            others = RIVAL_PAPERS.get(model, {}).get(name, ())
+            if any(found) or others:
+                papers = dict(zip(PAPER_TREES, others))
+                shown = (_cell(row, papers.get(n)) for row, n in zip(found, SIZES, strict=True))
+                rows.append((f"{cells.TITLES[name]}: {model}", *shown, cells.commands(found)))
+    return ("", *(f"{n} trees" for n in SIZES), "Command"), rows
+
+
+def _cell(row, paper=None):
+    """Format mean and deviation, and in brackets what the paper reports, measured or not."""
+    text = f"[{paper:g}]" if paper is not None else ""
+    return f"{cells.cell(row, with_paper=False)} {text}".rstrip() if row else text
+
+
+def choice_table(stored):
+    """Return the table of the settings that were chosen on training rows."""
+    rows = []
+    for group in ("as-printed", "algorithm-1"):
+        for name in PRINTED_SETS:
+            if row := stored.get(f"papers.co2:{group}/{name}-choice"):
+                values = dict(re.findall(r"(\w+)=([\w.]+)", row["note"]))
+                shown = (values[key] for key in ("max_features", *GRID))
+                label = f"{cells.TITLES[name]}, {group.replace('-', ' ')}"
+                rows.append((label, *shown, f"{row['value']:.2f}", cells.commands([row])))
+    head = ("", "max_features", "scaling", "nu", "learning_rate", "Error on held-out rows")
+    return (*head, "Command"), rows
+
+
+def prior_table(stored):
+    """Return the table of forests with equal classes and corrected probabilities."""
+    rows = []
+    for kind in PRIORS:
+        pair = [stored[f"papers.co2:prior/{what}-{kind}"] for what in ("error", "jaccard")]
+        rows.append((kind, *(f"{row['value']:.2f}" for row in pair), cells.commands(pair)))
+    return ("Training", "Error", "Mean Jaccard score", "Command"), rows
+
+
+def procedure_table(stored):
+    """Return the table of the objectives and procedures of CO2 forests."""
+    columns = [(name, n) for name in BASELINE_SETS for n in TREES[:2]]
+    rows = cells.pivot(stored, BASELINES, columns, "papers.co2:baselines/{1}-{0}-{2}")
+    return ("Procedure", *(f"{cells.TITLES[name]} {n}" for name, n in columns), "Command"), rows
+
+
+def trees_figure(stored):
+    """Draw the errors of all forests against the number of trees."""
+    panels = {}
+    for name, papers in PRINTED_SETS.items():
+        lines = {}
+        for model in MODELS:
+            own = model == "CO2, defaults"
+            sizes = sorted({*CURVE, *(SIZES if own else ())})
+            found = {n: _row(stored, model, name, n) for n in sizes}
+            if curve := {n: row["value"] for n, row in found.items() if row}:
+                lines[model] = curve
+        if len(lines) > 2:
+            lines[PAPER] = dict(zip(PAPER_TREES, papers, strict=True))
+            panels[cells.TITLES[name]] = lines
+    return figures.curves(panels, "trees", "test error in %", "log", 2, (PAPER,))
+
+
+def nu_figure(stored):
+    """Draw the errors of one tree against its depth: figure 1 of the paper."""
+    panels = {}
+    for part in ("training", "held-out"):
+        for value in (*NUS, "axis"):
+            label = "single features" if value == "axis" else f"$\\nu$ = {value:g}"
+            names = {d: f"papers.co2:nu/{part}-{value}-{d}" for d in NU_DEPTHS}
+            panels.setdefault(f"{part} rows", {})[label] = cells.curve(stored, names)
+    return figures.curves(panels, "largest depth", "error in %")
+
+
+GROUPS = (as_printed, algorithm_1, trees, nu, prior, baselines)
+OPTIONS = groups.SETS | groups.SEEDS
+OPTIONS |= {
+    "--trees": {"type": int, "help": "largest number of trees; the paper has 1000"},
+    "--least": {
+        "type": int,
+        "default": 0,
+        "help": "keep the stored errors of fewer trees, which may be of more seeds",
+    },
+    "--models": {
+        "nargs": "*",
+        "choices": RIVALS,
+        "default": list(RIVALS),
+        "help": "some forests of trees only",
+    },
+}
+TABLES = {
+    "paper_co2": error_table,
+    "paper_co2_choice": choice_table,
+    "paper_co2_prior": prior_table,
+    "co2_procedure": procedure_table,
+}
+FIGURES = {"paper_co2_trees": trees_figure, "paper_co2_nu": nu_figure}
+
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        (
-            *(as_printed, algorithm_1, trees, nu, prior),
-            *(errors, special, variants, seconds, scaling, size, flops, baselines, first_cut),
-        ),
-        MEASURES,
-        groups.SETS
-        | groups.SEEDS
-        | {
-            "--trees": {"type": int, "help": "largest number of trees; the paper has 1000"},
-            "--least": {
-                "type": int,
-                "default": 0,
-                "help": "keep the stored errors of fewer trees, which may be of more seeds",
-            },
-            "--models": {
-                "nargs": "*",
-                "choices": RIVALS,
-                "default": list(RIVALS),
-                "help": "some forests of trees only",
-            },
-        },
-    )
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -1,44 +1,28 @@
-"""Measurements of end-to-end trees and forests.
+"""Experiments of the paper on end-to-end trees: Hehn, Kooij and Hamprecht 2020.
 
-    python benchmarks/endtoend.py GROUP [--data FOLDER] [--quick] [--sets NAME ...] [--rounds N]
+    python -m benchmarks.papers.endtoend GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
-A group merges its rows into ``benchmarks/results/endtoend.json``. Routing is hard unless a row
-says soft, and seconds are processor seconds. ``as-printed`` is table 1 of the paper with its
-settings; its forests are large, and ``--trees`` takes smaller ones.
+Routing is hard unless a row says soft, and seconds are processor seconds. ``as-printed`` has the
+single trees of figure 2 and the forests of table 1 with the settings of the paper; the forests are
+large, and ``--trees`` takes smaller ones.
 """
 
+import re
 import statistics
 import time
 
-import data
-import figures
-import groups
 import numpy as np
-import results
-from results import Measure, Row
-from skforest._kernels.endtoend.trainer import SoftTrainer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
-from timing import mean_sd
 
+from benchmarks.lib import cells, data, figures, groups, results
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import mean_sd
 from skforest import E2EDecisionForest
 
 DEPTHS = (4, 6, 8, 10)
 ONE = {"n_estimators": 1, "max_features": None}
-LONG = {"finetune_epochs": 30}  # Letter needs more epochs than the default
-MORE = {"finetune_epochs": 12}  # MNIST, where the default is 8
-STEEP = {"steepness": 3.0}  # fewer branches have a notable weight, so a fit is faster
-PAPER = {"max_depth": 10, "greedy_epochs": 15}
-USPS = {"n_estimators": 100, "feature_shape": (16, 16), "patch_size": 10} | PAPER
 MNIST = {"feature_shape": (28, 28), "max_depth": 10}
-FORESTS = {
-    "letter-10": ("letter", {"n_estimators": 10, "max_features": None} | LONG),
-    "letter-70": ("letter", {"n_estimators": 70, "max_features": 8} | LONG),
-    "usps-100": ("usps", USPS),
-    "usps-100-validation": ("usps", USPS),
-    "mnist-8": ("mnist", {"n_estimators": 8, "max_features": None} | MNIST | STEEP),
-    "mnist-80": ("mnist", {"n_estimators": 80, "patch_size": 15} | MNIST | MORE),
-}
 # The settings of the paper: Adam at its default rate, which is constant, and batches of 1000 rows.
 PRINTED = {
     "learning_rate": 0.001,
@@ -72,32 +56,8 @@ MEMBRANE_EPOCHS = (4, 8, 24)
 SMOOTH = {"digits": (8, 8), "mnist": (28, 28), "membranes": (31, 31)}
 # A small model, for runs that only show that a group works.
 QUICK = {"n_estimators": 2, "max_depth": 4, "greedy_epochs": 1, "finetune_epochs": 2}
-
-
-def _with_soft(name, what):
-    """Measures of a model: accuracy with hard and with soft routing, and fit time."""
-    return {
-        name: Measure(f"accuracy, {what}", "%"),
-        f"{name}-soft": Measure(f"accuracy, {what}, soft routing", "%"),
-        f"{name}-seconds": Measure(f"processor seconds of a fit, {what}", "s", more=False),
-    }
-
-
-MEASURES = {}
-for depth in DEPTHS:
-    longer = ", 12 epochs" if depth == 6 else ""
-    MEASURES |= _with_soft(f"trees/mnist-{depth}", f"one tree, MNIST, depth {depth}{longer}")
-MEASURES |= _with_soft("trees/letter-10", "one tree, Letter, depth 10")
-for name in FORESTS:
-    source, n, *rows = name.split("-")
-    what = ", ".join([f"{n} trees, {source}", *(f"{part} rows" for part in rows)])
-    MEASURES |= _with_soft(f"forests/{name}", what)
-MEASURES |= {
-    f"connect4/{depth}": Measure(f"accuracy of one tree, Connect4, depth {depth}", "%")
-    for depth in CONNECT4
-}
-MEASURES |= {
-    f"{name}-{stage}/{depth}": Measure(
+MEASURES = {
+    f"as-printed/{name}-{stage}/{depth}": Measure(
         f"accuracy of one tree, {name}, depth {depth}, settings of the paper"
         + ("" if n_epochs else ", without joint training"),
         "%",
@@ -134,26 +94,14 @@ MEASURES |= {
     for kind in ("rough", "smooth")
 }
 MEASURES |= {
-    "default/fit": Measure(
-        "processor seconds of a fit, defaults, 10000 x 50 rows, 5 classes", "s", more=False
-    ),
-    "default/accuracy": Measure("accuracy, defaults, 10000 x 50 rows, 5 classes", "%"),
     "cnn/mnist": Measure("accuracy, one tree of small networks, MNIST, 10 leaves", "%"),
     "cnn/mnist-soft": Measure("accuracy of the same tree, soft routing", "%"),
     "cnn/mnist-seconds": Measure("wall-clock seconds of its fit", "s", more=False),
 }
-for engine in ("lists", "products"):
-    for when in ("first", "last"):
-        MEASURES[f"engines/{engine}-{when}"] = Measure(
-            f"products of rows and weights, {engine}, MNIST, depth 8, {when} epoch", "GFLOP/s"
-        )
-        MEASURES[f"engines/{engine}-{when}-seconds"] = Measure(
-            f"that epoch, {engine}, {when} epoch, 10000 rows", "s", more=False
-        )
 
 
-def _run(name, split, parameters, options, seeds=3):
-    """Rows of hard and soft accuracy and of fit times, over some seeds."""
+def rows_of(name, split, parameters, options, seeds=3, has_soft=False):
+    """Rows of hard accuracy over some seeds, and if wanted of soft accuracy and of fit times."""
     parameters = groups.pick(options, parameters, parameters | QUICK)
     hard, soft, spent, leaves = [], [], [], []
     for seed in groups.seeds(options, seeds):
@@ -168,37 +116,9 @@ def _run(name, split, parameters, options, seeds=3):
     n, n_leaves = len(model.forest_), statistics.fmean(leaves)
     note = f"{mean_sd(hard)} %, {n} tree{'s' * (n > 1)}, {n_leaves:.0f} leaves each"
     yield Row(name, hard, note)
-    if f"{name}-soft" in MEASURES:
+    if has_soft:
         yield Row(f"{name}-soft", soft)
         yield Row(f"{name}-seconds", spent)
-
-
-def trees(options):
-    """Single trees of growing depth."""
-    for name, depths in (("mnist", DEPTHS), ("letter", (10,))):
-        split = groups.load(name, options)
-        for depth in depths:
-            if _wanted(f"{name}-{depth}", options):
-                parameters = ONE | {"max_depth": depth}
-                parameters |= {"feature_shape": (28, 28)} if name == "mnist" else LONG
-                parameters |= MORE if depth == 6 else {}
-                yield from _run(f"trees/{name}-{depth}", split, parameters, options)
-
-
-def forests(options):
-    """Forests of the paper's sizes, and smaller ones that use all features."""
-    for name, (source, parameters) in FORESTS.items():
-        if _wanted(name, options):
-            split = groups.load(source, options)
-            split = _validation(split) if "validation" in name else split
-            yield from _run(f"forests/{name}", split, parameters, options)
-
-
-def connect4(options):
-    """Single trees of growing depth, on the rows of `data.connect4`."""
-    split = groups.load("connect4", options)
-    for depth in CONNECT4:
-        yield from _run(f"connect4/{depth}", split, ONE | {"max_depth": depth}, options)
 
 
 def as_printed(options):
@@ -207,7 +127,7 @@ def as_printed(options):
     ``--sets connect4-trees mnist-trees`` are those of figure 2.
     """
     for name, depths in SINGLE.items():
-        if not _wanted(f"{name}-trees", options):
+        if not is_wanted(f"{name}-trees", options):
             continue
         split = groups.load(name, options)
         for depth in depths:
@@ -215,22 +135,22 @@ def as_printed(options):
                 own = PRINTED | ONE | {"max_depth": depth, "greedy_epochs": 20}
                 own |= {"finetune_epochs": n_epochs}
                 own |= {"feature_shape": MNIST["feature_shape"]} if name == "mnist" else {}
-                yield from _run(f"{name}-{stage}/{depth}", split, own, options)
+                yield from rows_of(f"as-printed/{name}-{stage}/{depth}", split, own, options)
     for name, forest in PRINTED_FORESTS.items():
         wanted = {
             (step, n_epochs): f"{name}-{step}-{n_epochs}"
             for step, n_epochs in CELLS
-            if _wanted(name, options) or _wanted(f"{name}-{step}-{n_epochs}", options)
+            if is_wanted(name, options) or is_wanted(f"{name}-{step}-{n_epochs}", options)
         }
         if not wanted:
             continue
-        split = _validation(groups.load(name, options))
+        split = validation(groups.load(name, options))
         for (step, n_epochs), row in wanted.items():
             own = PRINTED | forest | {"max_depth": 10, "steepness_step": step}
             own |= {"greedy_epochs": n_epochs, "finetune_epochs": 3 * n_epochs}
             own["n_estimators"] = options.trees or own["n_estimators"]
             own["n_jobs"] = options.n_jobs
-            yield from _run(f"as-printed/{row}", split, own, options, 1)
+            yield from rows_of(f"as-printed/{row}", split, own, options, 1)
 
 
 def tradeoff(options):
@@ -238,7 +158,7 @@ def tradeoff(options):
     path = options.results / "endtoend_tradeoff.json"
     stored = results.read(path)
     for name, forest in PRINTED_FORESTS.items():
-        if not _wanted(name, options):
+        if not is_wanted(name, options):
             continue
         split = groups.load(name, options)
         n_epochs = TRADEOFF_EPOCHS[name]
@@ -286,7 +206,7 @@ def smoothness(options):
         split = _smoothness_split(name, options)
         for kind, value in (("rough", 0.0), ("smooth", 0.001)):
             own = ONE | {"max_depth": 6, "feature_shape": shape, "smoothness": value}
-            yield from _run(f"smoothness/{name}-{kind}", split, own, options)
+            yield from rows_of(f"smoothness/{name}-{kind}", split, own, options)
             own = groups.pick(options, own, own | QUICK | {"n_estimators": 1})
             forest = E2EDecisionForest(**own, random_state=0).fit(*_train(split)).forest_
             weights = forest.directions().toarray()[:6] * forest.scale
@@ -307,8 +227,7 @@ def _smoothness_split(name, options):
 def membranes(options):
     """Figure 3 of the paper: predictions with soft and hard routing after some epochs."""
     split = data.membranes(options.data, n_train=1000 if options.quick else 40_000)
-    output = figures.folder(options)
-    pictures = {}
+    epochs = {}
     for n_epochs in MEMBRANE_EPOCHS:
         own = PRINTED | {"growth": "complete", "max_depth": 6, "finetune_epochs": n_epochs}
         model = E2EDecisionForest(1, **own, feature_shape=(9, 9), random_state=0)
@@ -317,12 +236,12 @@ def membranes(options):
         yield Row(f"membranes/soft-{n_epochs}", [100 * scores["soft"]])
         yield Row(f"membranes/hard-{n_epochs}", [100 * scores["hard"]])
         yield Row(f"membranes/gap-{n_epochs}", [scores["gap"]])
-        pictures[n_epochs] = [
-            model.set_params(routing=routing).predict_proba(split.X_test)[:, 1].reshape(200, 200)
-            for routing in ("soft", "hard")
-        ]
-    image, labels = (part.reshape(200, 200) for part in (split.X_test[:, 40], split.y_test))
-    figures.posteriors(pictures, image, labels, output / "endtoend_membranes.png")
+        epochs[n_epochs] = {}
+        for routing in ("soft", "hard"):
+            proba = model.set_params(routing=routing).predict_proba(split.X_test)[:, 1]
+            epochs[n_epochs][routing] = results.packed(100 * proba)
+    stored = {"image": results.packed(split.X_test[:, 40]), "labels": results.packed(split.y_test)}
+    results.write(options.results / "endtoend_membranes.json", stored | {"epochs": epochs})
 
 
 def cnn(options):
@@ -349,59 +268,11 @@ def cnn(options):
     yield Row("cnn/mnist-seconds", spent)
 
 
-def default(options):
-    """Default settings on simulated rows."""
-    split = data.synthetic(500 if options.quick else 10_000, 50)
-    spent, found = [], []
-    for seed in groups.seeds(options):
-        model = E2EDecisionForest(random_state=seed)
-        start = time.process_time()
-        model.fit(split.X_train, split.y_train)
-        spent.append(time.process_time() - start)
-        found.append(100 * model.score(split.X_test, split.y_test))
-    yield Row("default/fit", spent)
-    yield Row("default/accuracy", found, f"{mean_sd(found)} %")
-
-
-def engines(options):
-    """Speed of both ways to compute joint training, and share of the splits that rows visit."""
-    split = groups.load("mnist", options).head(10_000)
-    model = E2EDecisionForest(1, max_depth=8, finetune_epochs=0, random_state=0)
-    model.fit(split.X_train, split.y_train)
-    last = model.get_params() | {"finetune_epochs": 10}
-    for when in ("first", "last"):
-        if when == "last":
-            model = E2EDecisionForest(**last).fit(split.X_train, split.y_train)
-        forest = model.forest_
-        leaf = forest.child < 0
-        child = forest.child.copy()
-        child[leaf] = -1 - np.arange(leaf.sum())
-        p = forest.n_features
-        for engine in ("lists", "products"):
-            ones = np.ones(p, dtype=np.float32)
-            trainer = SoftTrainer(
-                forest.map_features(split.X_train), split.y_train.astype(np.int32), 10,
-                np.ones(len(split.X_train)), 0 * ones, ones, child,
-                np.ascontiguousarray(forest.directions().toarray()), forest.threshold, 1000, 0.0,
-                np.zeros((0, 2), dtype=np.int32), 0, np.zeros(1, dtype=np.uint8), engine,
-            )  # fmt: skip
-            trainer.run(model.steepness_, 1e-9)  # computes the leaf values
-            spent, speed = [], []
-            for _ in range(3):
-                work, start = trainer.work_done, time.process_time()
-                trainer.run(model.steepness_, 1e-9)
-                spent.append(time.process_time() - start)
-                speed.append((trainer.work_done - work) / spent[-1] / 1e9)
-            note = f"{100 * trainer.visited:.1f} % of the splits visited by a row"
-            yield Row(f"engines/{engine}-{when}", speed, note)
-            yield Row(f"engines/{engine}-{when}-seconds", spent)
-
-
 def _train(split):
     return split.X_train, split.y_train
 
 
-def _wanted(name, options):
+def is_wanted(name, options):
     return not options.sets or name in options.sets
 
 
@@ -410,7 +281,7 @@ def _digits():
     return data.Split(X[:1200], y[:1200], X[1200:], y[1200:])
 
 
-def _validation(split):
+def validation(split):
     """Use a random fifth of the training rows as test rows."""
     order = np.random.default_rng(0).permutation(len(split.X_train))
     test, train = np.split(order, [len(order) // 5])
@@ -418,15 +289,85 @@ def _validation(split):
     return data.Split(X[train], y[train], X[test], y[test])
 
 
+def steepness_table(stored):
+    """Return table 1 of the paper."""
+    columns = [(name, n) for name in TABLE_1 for n in EPOCHS]
+    rows = []
+    for step in STEPS:
+        found = [stored[f"papers.endtoend:as-printed/{name}-{step}-{n}"] for name, n in columns]
+        shown = [_with_trees(row, name) for row, (name, _) in zip(found, columns, strict=True)]
+        rows.append((str(step), *shown, cells.commands(found)))
+    titles = (f"{cells.TITLES[name]}, {n} epochs" for name, n in columns)
+    return ("Step", *titles, "Command"), rows
+
+
+def _with_trees(row, name):
+    """Format an error of table 1, with the number of trees where the paper has more."""
+    n_trees = re.search(r"(\d+) trees?,", row["note"])[1]
+    text = cells.cell(row)
+    if int(n_trees) < PRINTED_FORESTS[name]["n_estimators"]:
+        text += f", {n_trees} trees"
+    return text
+
+
+def single_table(stored):
+    """Return the table of single trees by depth: figure 2 of the paper."""
+    defaults = {"connect4": "connect4/", "mnist": "trees/mnist-"}
+    rows = []
+    for name in SINGLE:
+        for label, start in (
+            ("as printed, without joint training", f"papers.endtoend:as-printed/{name}-grown/"),
+            ("as printed", f"papers.endtoend:as-printed/{name}-printed/"),
+            ("defaults", f"measure.endtoend:{defaults[name]}"),
+        ):
+            names = [f"{start}{depth}" for depth in CONNECT4]
+            rows.append((f"{cells.TITLES[name]}: {label}", *cells.cells(stored, names)))
+    return ("", *(f"depth {depth}" for depth in CONNECT4), "Command"), rows
+
+
+def tradeoff_table(stored):
+    """Return the table of errors and passed splits of end-to-end and random forests."""
+    titles = {"printed": "as printed", "defaults": "defaults", "RandomForest": "RandomForest"}
+    rows = []
+    for name, models in stored.file("papers.endtoend_tradeoff", "tradeoff").items():
+        for model, points in models.items():
+            command = cells.commands([stored[f"papers.endtoend:tradeoff/{name}-{model}"]])
+            for n, passed, accuracy in points:
+                if n in (1, 10) or n == points[-1][0]:
+                    shown = str(n), f"{passed:.0f}", f"{100 - accuracy:.2f}"
+                    rows.append((cells.TITLES[name], titles[model], *shown, command))
+    head = ("Set", "Forest", "Trees", "Splits that a row passes", "Test error in %")
+    return (*head, "Command"), rows
+
+
+def tradeoff_figure(stored):
+    """Draw accuracies against the splits that a row passes: figure 6 of the paper."""
+    return figures.tradeoff(cells.titled(stored.file("papers.endtoend_tradeoff", "tradeoff")))
+
+
+def splits_figure(stored):
+    """Draw splits as images: figures 4 and 5 of the paper."""
+    return figures.split_images(cells.titled(stored.file("papers.endtoend_splits", "smoothness")))
+
+
+def membranes_figure(stored):
+    """Draw predictions after some epochs: figure 3 of the paper."""
+    return figures.posteriors(stored.file("papers.endtoend_membranes", "membranes"))
+
+
+GROUPS = (as_printed, tradeoff, smoothness, membranes, cnn)
+OPTIONS = groups.SETS | groups.SEEDS
+OPTIONS |= {"--trees": {"type": int, "help": "trees of a forest of the paper"}}
+TABLES = {
+    "endtoend_steepness": steepness_table,
+    "endtoend_single": single_table,
+    "endtoend_tradeoff": tradeoff_table,
+}
+FIGURES = {
+    "endtoend_tradeoff": tradeoff_figure,
+    "endtoend_splits": splits_figure,
+    "endtoend_membranes": membranes_figure,
+}
+
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        (
-            *(as_printed, tradeoff, trees, forests, connect4, smoothness, membranes, cnn),
-            *(default, engines),
-        ),
-        MEASURES,
-        groups.SETS
-        | groups.SEEDS
-        | {"--trees": {"type": int, "help": "trees of a forest of the paper"}},
-    )
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -1,10 +1,9 @@
-"""Measurements of single trees of hyperplanes.
+"""Experiments of the paper on non-greedy trees.
 
-    python benchmarks/nongreedy.py GROUP [--data FOLDER] [--quick] [--sets NAME ...]
+    python -m benchmarks.papers.nongreedy GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
-A group merges its rows into ``benchmarks/results/nongreedy.json``. The group ``as-printed``
-repeats the procedure of the paper: Norouzi et al. 2015, "Efficient Non-greedy Optimization of
-Decision Trees", algorithm 1 and section 7.
+The group ``as-printed`` repeats the procedure of the paper: Norouzi et al. 2015, "Efficient
+Non-greedy Optimization of Decision Trees", algorithm 1 and section 7.
 """
 
 import itertools
@@ -13,30 +12,17 @@ import time
 import warnings
 from functools import partial
 
-import data
-import groups
 import numpy as np
-import scores
-from results import Measure, Row
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from timing import mean_sd
 
-import skforest
+from benchmarks.lib import cells, data, figures, groups, scores
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import mean_sd
 from skforest import CO2ForestClassifier, NonGreedyTreeClassifier
 
 # All features compete for the first cut of a node; no bootstrap, no held out rows.
 GROWN = {"max_features": None, "bootstrap": False, "holdout": 0.0}
-# Trees of one kind each.
-MODELS = {
-    "axis": lambda **kw: CO2ForestClassifier(1, objective=None, **GROWN, **kw),
-    "random": lambda **kw: CO2ForestClassifier(
-        1, objective="random", **GROWN | {"max_features": "sqrt"}, **kw
-    ),
-    "co2": lambda **kw: CO2ForestClassifier(1, objective="co2", smoothing=1.0, **GROWN, **kw),
-    "non-greedy": lambda **kw: NonGreedyTreeClassifier(**kw),
-}
-REFINED = {"co2 + alternating": "co2", "non-greedy + alternating": "non-greedy"}
 # The procedure as the paper prints it: a CO2 tree as printed, then joint training at a constant
 # rate, on rows and splits as they are and without early stopping. The paper prints neither the
 # number of epochs nor learning rates.
@@ -90,21 +76,8 @@ LEAF_NUS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1000.0)
 LEAF_DEPTHS = (10, 13, 16)
 LEAF_VALUES = ("counts", "trained")
 INFERENCE_DEPTHS = (6, 10, 14, 18)
-DEPTHS = (2, 4, 6, 8, 10, 12, 14, 16, 18)
 SETS = ("mnist", "connect4", "letter_libsvm", "usps")
-
 MEASURES = {
-    f"depths/{name}-{model}-{depth}": Measure(
-        f"error of one tree, {name}, depth {depth}, {model}", "%", more=False
-    )
-    for name in (*SETS, *FURTHER)
-    for model in (*MODELS, *REFINED)
-    for depth in DEPTHS
-} | {
-    f"seconds/{what}": Measure(f"processor seconds of {text}, MNIST, depth 10", "s", more=False)
-    for what, text in (("epoch", "an epoch"), ("sweep", "an alternating sweep"))
-}
-MEASURES |= {
     f"as-printed/{name}-{model}-{depth}{suffix}": Measure(
         f"{what} of one tree, {name}, depth {depth}, {model} as printed", "%", more=False
     )
@@ -263,63 +236,95 @@ def inference(options):
             yield Row(f"inference/{kind}-{depth}", found)
 
 
-def depths(options):
-    """Test error of one tree of each kind and of growing depth."""
-    for name in options.sets or SETS:
-        split = groups.load(name, options)
-        usual = groups.pick(options, (6, 10, 14) if name == "mnist" else DEPTHS, (4,))
-        for depth in options.depths or usual:
-            found = {model: [] for model in (*MODELS, *REFINED)}
-            for seed in groups.seeds(options):
-                fitted = {}
-                for model, make in MODELS.items():
-                    tree = make(max_depth=depth, random_state=seed)
-                    fitted[model] = tree.fit(split.X_train, split.y_train)
-                for model, start in REFINED.items():
-                    fitted[model] = skforest.refine(
-                        fitted[start], split.X_train, split.y_train, random_state=seed
-                    )
-                for model, tree in fitted.items():
-                    found[model].append(100 * (1 - tree.score(split.X_test, split.y_test)))
-            for model, errors in found.items():
-                yield Row(f"depths/{name}-{model}-{depth}", errors, f"{mean_sd(errors)} %")
+def tree_table(stored):
+    """Return the table of single trees as printed, training errors in brackets."""
+    rows = []
+    for name in SETS:
+        for depth in PRINTED_DEPTHS:
+            shown, used = [], []
+            for model in PRINTED_MODELS:
+                key = f"papers.nongreedy:as-printed/{name}-{model}-{depth}"
+                pair = [stored.get(key), stored.get(f"{key}-training")]
+                text = f"{cells.cell(pair[0])} ({pair[1]['value']:.2f})" if all(pair) else ""
+                shown.append(text)
+                used += pair
+            for model in ("non-greedy", "non-greedy + alternating"):
+                row = stored.get(f"measure.nongreedy:depths/{name}-{model}-{depth}")
+                shown.append(cells.cell(row) if row else "")
+                used.append(row)
+            rows.append((f"{cells.TITLES[name]}, {depth}", *shown, cells.commands(used)))
+    head = ("Depth", *PRINTED_MODELS, "non-greedy, defaults", "the same, refined")
+    return (*head, "Command"), rows
 
 
-def seconds(options):
-    """Processor seconds of an epoch and of an alternating sweep: differences of two fits."""
-    split = groups.load("mnist", options)
-    epochs, sweeps = [], []
-    for seed in groups.seeds(options):
-        spent = {}
-        for n_epochs in (1, 11):
-            start = time.process_time()
-            tree = NonGreedyTreeClassifier(max_depth=10, n_epochs=n_epochs, random_state=seed)
-            tree.fit(split.X_train, split.y_train)
-            spent[n_epochs] = time.process_time() - start
-        epochs.append((spent[11] - spent[1]) / 10)
-        for n_sweeps in (1, 3):
-            start = time.process_time()
-            skforest.refine(tree, split.X_train, split.y_train, n_sweeps=n_sweeps, random_state=0)
-            spent[n_sweeps] = time.process_time() - start
-        sweeps.append((spent[3] - spent[1]) / 2)
-    yield Row("seconds/epoch", epochs, f"median {statistics.median(epochs):.3f} s")
-    yield Row("seconds/sweep", sweeps, f"median {statistics.median(sweeps):.3f} s")
+def leaf_values_table(stored):
+    """Return the table of trees that predict class frequencies, or their trained leaves."""
+    rows = []
+    for name in SETS:
+        found = [
+            stored[f"papers.nongreedy:leaf-values/{name}-{kind}-{what}"]
+            for what in ("error", "loss")
+            for kind in LEAF_VALUES
+        ]
+        shown = (row["note"].replace("+-", "±") for row in found)
+        rows.append((cells.TITLES[name], *shown, cells.commands(found)))
+    head = (f"{what}, {kind}" for what in ("Error", "Log loss") for kind in LEAF_VALUES)
+    return ("Depth 10", *head, "Command"), rows
 
+
+def depths_figure(stored):
+    """Draw test and training errors against depth: figure 2 of the paper."""
+    panels = {}
+    for suffix, part in (("", "test"), ("-training", "training")):
+        for name in SETS:
+            form = f"papers.nongreedy:as-printed/{name}-{{}}-{{}}{suffix}"
+            lines = panels[f"{cells.TITLES[name]}, {part}"] = {}
+            for model in PRINTED_MODELS:
+                curve = cells.curve(stored, {d: form.format(model, d) for d in PRINTED_DEPTHS})
+                lines |= {model: curve} if curve else {}
+    return figures.curves(panels, "largest depth", "error in %", n_rows=2)
+
+
+def leaves_figure(stored):
+    """Draw leaves in use against nu: figure 3 of the paper."""
+    panels = {}
+    for depth in LEAF_DEPTHS:
+        lines = panels[f"depth {depth}"] = {}
+        for label, prefix in (("as printed", ""), ("defaults", "defaults-")):
+            names = {nu: f"papers.nongreedy:leaves/{prefix}{nu}-{depth}" for nu in LEAF_NUS}
+            lines[f"non-greedy, {label}"] = cells.curve(stored, names)
+        for kind, label in (("axis", "single features"), ("CO2", "CO2, as printed")):
+            start = stored[f"papers.nongreedy:leaves/{kind}-{depth}"]
+            lines[label] = dict.fromkeys(LEAF_NUS, start["value"])
+    return figures.curves(panels, r"$\nu$", "leaves in use", "log")
+
+
+def inference_figure(stored):
+    """Draw seconds of an epoch against depth: figure 4 of the paper."""
+    lines = {}
+    for kind in ("fast", "full"):
+        names = {d: f"papers.nongreedy:inference/{kind}-{d}" for d in INFERENCE_DEPTHS}
+        lines[f'inference="{kind}"'] = cells.curve(stored, names)
+    return figures.curves({"Connect4": lines}, "largest depth", "seconds of an epoch")
+
+
+GROUPS = (as_printed, leaves, leaf_values, inference)
+OPTIONS = groups.SETS | groups.SEEDS
+OPTIONS |= {
+    "--depths": {"nargs": "*", "type": int, "choices": PRINTED_DEPTHS, "help": "some depths only"},
+    "--models": {
+        "nargs": "*",
+        "choices": PRINTED_MODELS,
+        "default": list(PRINTED_MODELS),
+        "help": "some models of as-printed only",
+    },
+}
+TABLES = {"paper_nongreedy": tree_table, "paper_nongreedy_leaf_values": leaf_values_table}
+FIGURES = {
+    "paper_nongreedy_depths": depths_figure,
+    "paper_nongreedy_leaves": leaves_figure,
+    "paper_nongreedy_inference": inference_figure,
+}
 
 if __name__ == "__main__":
-    groups.main(
-        __doc__,
-        (as_printed, leaves, leaf_values, inference, depths, seconds),
-        MEASURES,
-        groups.SETS
-        | groups.SEEDS
-        | {
-            "--depths": {"nargs": "*", "type": int, "choices": DEPTHS, "help": "some depths only"},
-            "--models": {
-                "nargs": "*",
-                "choices": PRINTED_MODELS,
-                "default": list(PRINTED_MODELS),
-                "help": "some models of as-printed only",
-            },
-        },
-    )
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

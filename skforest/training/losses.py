@@ -15,7 +15,8 @@ from .._kernels.base import loss as kernels
 # Largest deviations of a target that float32 leaf values and their squares hold.
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
 # Calibration of quantiles: the part of a shift that is left out with very many bags, and the part
-# that is in proportion to the width between quantiles (`benchmarks/quantiles.py boosting`).
+# that is in proportion to the width between quantiles. Chosen by
+# `python -m benchmarks.measure.quantiles boosting`.
 LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
 NORMAL_MEDIAN = 0.6745  # median distance of normal numbers from their mean, over their deviation
 COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not count for a unit
