@@ -9,7 +9,7 @@
 # make docs | notebooks | lint | bench | clean
 #
 # Each needs Python >= 3.11, a C compiler and make; the first call creates .venv and builds.
-# Variables: PYTHON, VENV, PYTEST_ARGS="-k forest", BENCH=manifold, BENCH_ARGS="--data FOLDER".
+# Variables: PYTHON, VENV, PYTEST_ARGS="-k forest", BENCH=measure.manifold, BENCH_ARGS="--data FOLDER".
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(firstword $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 KERNELS := $(wildcard $(foreach ext,pyx pxd h,skforest/*.$(ext) skforest/_kernels/*/*.$(ext)))
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
-BENCH ?= manifold
+BENCH ?= measure.manifold
 # Both builds share what they read, so that it is read once.
 SPHINX_ARGS = -q -W --keep-going -d docs/_build/doctrees
 # PyTorch for tests, documentation and notebooks; empty: they run without skforest.torch.
@@ -81,10 +81,10 @@ lint: $(VENV)/.extra-dev
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint $(filter %.pyx %.pxd,$(KERNELS))
 
 bench: build $(VENV)/.extra-plot $(VENV)/.extra-bench
-	$(BIN)/python benchmarks/$(BENCH).py $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.$(BENCH) $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build docs/auto_examples docs/notebooks skforest/*.so skforest/*.pyd skforest/_kernels/*/*.so skforest/_kernels/*/*.pyd
+	rm -rf $(VENV) build dist *.egg-info docs/_build docs/auto_examples docs/notebooks docs/performance skforest/*.so skforest/*.pyd skforest/_kernels/*/*.so skforest/_kernels/*/*.pyd
 	rm -rf .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

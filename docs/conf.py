@@ -1,21 +1,23 @@
 """Sphinx configuration. Pages are .md (MyST) or .rst; their examples run as doctests.
 
 sphinx-gallery runs the scripts in `docs/examples` and writes `docs/auto_examples`. The notebooks
-are copied to `docs/notebooks` and shown with their stored outputs.
+are copied to `docs/notebooks` and shown with their stored outputs. `benchmarks/` writes the tables
+and pictures of measurements into `docs/performance`.
 """
 
 import base64
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
 
 import skforest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # finds benchmarks
 
 project = "skforest"
 author = "the skforest developers"
@@ -69,24 +71,6 @@ sphinx_gallery_conf = {
 # which the tests run.
 doctest_test_doctest_blocks = ""
 doctest_global_setup = f"import numpy as np; has_torch = {has_torch}"
-
-
-class IfPresent(SphinxDirective):
-    """Show the content if a file of the documentation exists, such as a table of a benchmark.
-
-    The option `otherwise` is the text that is shown if the file does not exist.
-    """
-
-    required_arguments = 1
-    has_content = True
-    option_spec = {"otherwise": directives.unchanged}
-
-    def run(self):
-        _, path = self.env.relfn2path(self.arguments[0])
-        self.env.note_dependency(path)
-        if Path(path).exists():
-            return self.parse_content_to_nodes()
-        return self.parse_text_to_nodes(self.options.get("otherwise", ""))
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):
@@ -145,9 +129,16 @@ def copy_notebooks(app):
                 copy.write_bytes(content)
 
 
+def write_measurements(app):
+    """Write tables and pictures from the stored results, if any of these has changed."""
+    from benchmarks import report
+
+    report.write(Path(app.srcdir, "performance"))
+
+
 def setup(app):
     app.connect("builder-inited", copy_notebooks)
-    app.add_directive("if-present", IfPresent)
+    app.connect("builder-inited", write_measurements)
     app.connect("autodoc-process-docstring", escape_types, priority=400)  # before numpydoc
     app.connect("autodoc-skip-member", skip_foreign_members)
     app.connect("doctree-resolved", shorten_citations)

@@ -22,7 +22,7 @@ RARE, FENCE = 0.05, 3.0
 # not be rare: up to a quarter of the values, or any number of equal ones.
 APART = 10.0
 # Outliers change the unit of a column if its range is this many times as wide as without them, or
-# twice as many times if a tail is not rare. Chosen by `benchmarks/outliers.py`.
+# twice as many times if a tail is not rare. Chosen by `python -m benchmarks.measure.outliers`.
 FAR = 2.5
 N_KNOTS = 8  # between the distinct outliers at an end, see `limited`
 GAP, MAX_GAPS = 10.0, 3  # outliers are that many times as far away; gaps that have knots

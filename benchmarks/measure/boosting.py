@@ -1,0 +1,277 @@
+"""Measurements of oblique boosting and of blends: many rows, single rows, settings, images.
+
+    python -m benchmarks.measure.boosting scale [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting one-row [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting linear-start [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting depth [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting rate [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting boxes [--rounds N] [--n-jobs N] [--quick]
+
+``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
+its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
+and with blends. ``linear-start`` compares models that start from a linear function with others, on
+splits of the training rows of the regression tables of ``compare.peers``, at three sizes;
+``depth`` compares depths of the trees, on splits of all training rows of its tables with many
+rows; ``rate`` learning rates, on splits of at most 2000 training rows of its tables of several
+classes. A round is another split. ``boxes`` compares models with and without `feature_shape`, and
+manifold forests, by their test errors on images and signals; a round is another seed and draws
+other training rows.
+"""
+
+import multiprocessing
+import resource
+import statistics
+import time
+from functools import partial
+
+import numpy as np
+from sklearn.base import is_regressor
+from sklearn.datasets import make_friedman1
+
+import skforest
+from benchmarks.lib import cells, comparison, data, groups
+from benchmarks.lib.groups import pick
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import interleave, mean_sd, ratios, seconds
+
+N_ROUNDS = 50
+SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
+STARTS = "auto", 1.0, 30.0, 100.0
+DEPTHS = "auto", 6, 8
+RATES = 0.2, 0.3
+CLASSES = (  # tables with four classes and more
+    "krkopt",
+    "mfeat_factors",
+    "nursery",
+    "page_blocks",
+    "segment",
+    "soybean",
+    "ucr_ecg5000",
+    "ucr_swedishleaf",
+    "vowel",
+    "wine_quality_white_cls",
+)
+BOX_MODELS = "boosting", "boosting, boxes", "manifold forest, boxes"
+BOX_ROWS = 4000  # that train, at most
+MEASURES = {
+    "scale/time": Measure("fit of 50 rounds, 10^6 x 50, LightGBM over ours", "x"),
+    "scale/memory": Measure("peak memory of fit without X, 10^6 x 50", "MiB", more=False),
+    "one-row/boosting": Measure("predict of one row, 500 rounds in one bag", "us", more=False),
+    "one-row/blend": Measure("predict of one row, blend of 4 kinds", "us", more=False),
+    **{
+        f"linear-start/{n}-{start}": Measure(
+            f"error with linear_start={start!r} over that with None, {n} rows", "x", more=False
+        )
+        for n in SIZES
+        for start in STARTS
+    },
+    **{
+        f"depth/{depth}": Measure(
+            f"error with max_depth={depth!r} over that with 4, many rows", "x", more=False
+        )
+        for depth in DEPTHS
+    },
+    **{
+        f"rate/{rate}": Measure(
+            f"error with learning_rate={rate} over that with 0.1, several classes", "x", more=False
+        )
+        for rate in RATES
+    },
+    **{
+        f"boxes/{name}/{model}": Measure(f"test error, {model}, {name}", "%", more=False)
+        for name in data.SHAPES
+        for model in BOX_MODELS
+    },
+}
+
+
+def scale(options):
+    """Time and memory of a fit on many rows."""
+    n_rows = pick(options, 10**6, 20_000)
+    models = {"skforest": _boosting, "LightGBM": _lightgbm}
+    measured = interleave(
+        {name: lambda _, make=make: _in_process(make, n_rows) for name, make in models.items()},
+        options.rounds or 1,
+        warm_up=False,
+    )
+    times = {name: [run[0] for run in runs] for name, runs in measured.items()}
+    memory = {name: [run[1] for run in runs] for name, runs in measured.items()}
+    matrix = n_rows * 50 * 4 / 2**20
+    note = ", ".join(f"{name} {statistics.median(v):.1f} s" for name, v in times.items())
+    yield Row("scale/time", ratios(times["LightGBM"], times["skforest"]), note)
+    note = f"LightGBM {statistics.median(memory['LightGBM']):.0f} MiB; X is {matrix:.0f} MiB"
+    yield Row("scale/memory", memory["skforest"], note)
+
+
+def _boosting():
+    return skforest.ObliqueBoostingRegressor(
+        N_ROUNDS, n_bags=1, early_stopping=False, random_state=0
+    )
+
+
+def _lightgbm():
+    import lightgbm
+
+    return lightgbm.LGBMRegressor(n_estimators=N_ROUNDS, n_jobs=1, verbose=-1, random_state=0)
+
+
+def _in_process(make, n_rows):
+    """Seconds of a fit in a new process, and the MiB that it adds to the peak of its memory."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_fit, args=(make, n_rows, queue))
+    process.start()
+    result = queue.get()
+    process.join()
+    return result
+
+
+def _fit(make, n_rows, queue):
+    random = np.random.default_rng(0)
+    X = random.standard_normal((n_rows, 50), dtype=np.float32)
+    y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + X[:, 3:8].sum(axis=1)
+    y += random.standard_normal(n_rows, dtype=np.float32) / 2
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    make().fit(X, y)
+    passed = time.perf_counter() - start
+    queue.put((passed, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+
+
+def one_row(options):
+    """Time to predict one row of an array."""
+    X, y = make_friedman1(pick(options, 2000, 200), 20, noise=1.0, random_state=0)
+    n_rounds = pick(options, 500, 20)
+    boosting = skforest.ObliqueBoostingRegressor(
+        n_rounds, n_bags=1, early_stopping=False, random_state=0
+    )
+    for name, model in (
+        ("boosting", boosting),
+        ("blend", skforest.BlendedForestRegressor(random_state=0)),
+    ):
+        model.fit(X, y)
+        model.predict(X[:1])
+        times = [
+            1e6 * min(seconds(model.predict, X[i : i + 1]) for i in range(100))
+            for _ in range(options.rounds or 5)
+        ]
+        yield Row(f"one-row/{name}", times)
+
+
+def linear_start(options):
+    """Errors of models that start from a linear function, over those of others."""
+    names = pick(options, comparison.TASKS["regression"], ["reg_airfoil"])
+    for n in pick(options, SIZES, (300,)):
+        found = []
+        for name in names:
+            for seed in range(options.rounds or 1):
+                split = data.load_table(name, options.data, 0, n).inner(seed)
+                cls = skforest.ObliqueBoostingRegressor
+                models = (cls(linear_start=start, random_state=seed) for start in (None, *STARTS))
+                found.append([_error_and_time(model, split) for model in models])
+        yield from _ratios([f"linear-start/{n}-{start}" for start in STARTS], found)
+
+
+def depth(options):
+    """Errors of models with several depths, over those with 4, on tables with many rows."""
+    quick = {"classification": ["magic"], "regression": ["reg_pol"]}
+    sets, found = pick(options, comparison.LARGE, quick), []
+    kinds = {
+        "classification": skforest.ObliqueBoostingClassifier,
+        "regression": skforest.ObliqueBoostingRegressor,
+    }
+    for task, names in sets.items():
+        for name in names:
+            for seed in range(options.rounds or 1):
+                n_rows = pick(options, None, 300)
+                split = data.load_table(name, options.data, 0, n_rows).inner(seed)
+                cls = kinds[task]
+                models = (cls(max_depth=depth, random_state=seed) for depth in (4, *DEPTHS))
+                found.append([_error_and_time(model, split) for model in models])
+    yield from _ratios([f"depth/{depth}" for depth in DEPTHS], found)
+
+
+def rate(options):
+    """Errors of models with several learning rates, over those with 0.1, on several classes."""
+    found = []
+    for name in pick(options, CLASSES, ["pima"]):
+        for seed in range(options.rounds or 1):
+            split = data.load_table(name, options.data, 0, pick(options, 2000, 300)).inner(seed)
+            cls = skforest.ObliqueBoostingClassifier
+            models = (cls(learning_rate=rate, random_state=seed) for rate in (0.1, *RATES))
+            found.append([_error_and_time(model, split) for model in models])
+    yield from _ratios([f"rate/{rate}" for rate in RATES], found)
+
+
+def boxes(options):
+    """Test errors on images and signals, with and without `feature_shape`."""
+    for name in pick(options, data.SHAPES, ["usps"]):
+        split = groups.load(name, options)
+        X_train, X_test = (X.reshape(len(X), -1) for X in (split.X_train, split.X_test))
+        errors = {model: [] for model in BOX_MODELS}
+        for seed in range(options.rounds or 3):
+            rows = np.random.RandomState(seed).permutation(len(X_train))[:BOX_ROWS]
+            own = {"random_state": seed, "n_jobs": options.n_jobs}
+            shaped = own | {"feature_shape": data.SHAPES[name]}
+            if options.quick:
+                own["n_estimators"] = shaped["n_estimators"] = 20
+            models = (
+                skforest.ObliqueBoostingClassifier(**own),
+                skforest.ObliqueBoostingClassifier(**shaped),
+                skforest.ManifoldForestClassifier(**shaped),
+            )
+            for found, model in zip(errors.values(), models):
+                model.fit(X_train[rows], split.y_train[rows])
+                found.append(100 * (1 - model.score(X_test, split.y_test)))
+        for model, found in errors.items():
+            yield Row(f"boxes/{name}/{model}", found, f"{mean_sd(found)} %")
+
+
+def _error_and_time(model, split):
+    """Error on test rows, in percent plus `comparison.OFFSET`, and seconds of the fit."""
+    start = time.process_time()
+    model.fit(split.X_train, split.y_train)
+    spent = time.process_time() - start
+    predicted, y = model.predict(split.X_test), split.y_test
+    error = np.mean(predicted != y)
+    if is_regressor(model):
+        error = np.sqrt(np.mean((predicted - y) ** 2)) / np.std(y)
+    return 100 * error + comparison.OFFSET, spent
+
+
+def _ratios(names, found):
+    """Rows of geometric means of errors over those of the first of several models."""
+    logs = np.log(found)
+    for number, name in enumerate(names, 1):
+        error, spent = (logs[:, number] - logs[:, 0]).T
+        noise = np.std(error) / np.sqrt(len(error))
+        note = f"{len(error)} fits, +- {noise:.3f}, fit time {np.exp(spent.mean()):.2f}"
+        yield Row(name, [np.exp(error.mean())], note)
+
+
+def start_table(stored):
+    """Return the table of the errors with a linear start, by the number of rows."""
+    columns = [(n,) for n in SIZES]
+    rows = cells.pivot(stored, STARTS, columns, "measure.boosting:linear-start/{1}-{0}")
+    return ("`linear_start`", *(f"{n} rows" for n in SIZES), "Command"), rows
+
+
+def boxes_table(stored):
+    """Return the table of the errors on images and signals."""
+    columns = [(name,) for name in data.SHAPES]
+    rows = cells.pivot(stored, BOX_MODELS, columns, "measure.boosting:boxes/{1}/{0}")
+    return ("", *(cells.TITLES[name] for name in data.SHAPES), "Command"), rows
+
+
+GROUPS = (scale, one_row, linear_start, depth, rate, boxes)
+NOTED = partial(cells.noted, script="measure.boosting")
+TABLES = {
+    "boosting": partial(NOTED, groups=(scale, one_row)),
+    "boosting_start": start_table,
+    "boosting_depth": partial(NOTED, groups=(depth,)),
+    "boosting_rate": partial(NOTED, groups=(rate,)),
+    "boosting_boxes": boxes_table,
+}
+
+if __name__ == "__main__":
+    groups.main(__doc__, GROUPS, MEASURES)

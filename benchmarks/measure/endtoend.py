@@ -1,0 +1,196 @@
+"""Measurements of end-to-end trees and forests.
+
+    python -m benchmarks.measure.endtoend GROUP [--data FOLDER] [--quick] [--sets NAME ...]
+
+Routing is hard unless a row says soft, and seconds are processor seconds.
+"""
+
+import time
+
+import numpy as np
+from skforest._kernels.endtoend.trainer import SoftTrainer
+
+from benchmarks.lib import cells, data, groups, results
+from benchmarks.lib.results import Measure, Row
+from benchmarks.lib.timing import mean_sd
+from benchmarks.papers.endtoend import (
+    CONNECT4,
+    DEPTHS,
+    MEMBRANE_EPOCHS,
+    MNIST,
+    ONE,
+    is_wanted,
+    rows_of,
+    validation,
+)
+from skforest import E2EDecisionForest
+
+LONG = {"finetune_epochs": 30}  # Letter needs more epochs than the default
+MORE = {"finetune_epochs": 12}  # MNIST, where the default is 8
+STEEP = {"steepness": 3.0}  # fewer branches have a notable weight, so a fit is faster
+PAPER = {"max_depth": 10, "greedy_epochs": 15}
+USPS = {"n_estimators": 100, "feature_shape": (16, 16), "patch_size": 10} | PAPER
+FORESTS = {
+    "letter-10": ("letter", {"n_estimators": 10, "max_features": None} | LONG),
+    "letter-70": ("letter", {"n_estimators": 70, "max_features": 8} | LONG),
+    "usps-100": ("usps", USPS),
+    "usps-100-validation": ("usps", USPS),
+    "mnist-8": ("mnist", {"n_estimators": 8, "max_features": None} | MNIST | STEEP),
+    "mnist-80": ("mnist", {"n_estimators": 80, "patch_size": 15} | MNIST | MORE),
+}
+
+
+def _with_soft(name, what):
+    """Measures of a model: accuracy with hard and with soft routing, and fit time."""
+    return {
+        name: Measure(f"accuracy, {what}", "%"),
+        f"{name}-soft": Measure(f"accuracy, {what}, soft routing", "%"),
+        f"{name}-seconds": Measure(f"processor seconds of a fit, {what}", "s", more=False),
+    }
+
+
+MEASURES = {}
+for depth in DEPTHS:
+    longer = ", 12 epochs" if depth == 6 else ""
+    MEASURES |= _with_soft(f"trees/mnist-{depth}", f"one tree, MNIST, depth {depth}{longer}")
+MEASURES |= _with_soft("trees/letter-10", "one tree, Letter, depth 10")
+for name in FORESTS:
+    source, n, *rows = name.split("-")
+    what = ", ".join([f"{n} trees, {source}", *(f"{part} rows" for part in rows)])
+    MEASURES |= _with_soft(f"forests/{name}", what)
+MEASURES |= {
+    f"connect4/{depth}": Measure(f"accuracy of one tree, Connect4, depth {depth}", "%")
+    for depth in CONNECT4
+}
+MEASURES |= {
+    "default/fit": Measure(
+        "processor seconds of a fit, defaults, 10000 x 50 rows, 5 classes", "s", more=False
+    ),
+    "default/accuracy": Measure("accuracy, defaults, 10000 x 50 rows, 5 classes", "%"),
+}
+for engine in ("lists", "products"):
+    for when in ("first", "last"):
+        MEASURES[f"engines/{engine}-{when}"] = Measure(
+            f"products of rows and weights, {engine}, MNIST, depth 8, {when} epoch", "GFLOP/s"
+        )
+        MEASURES[f"engines/{engine}-{when}-seconds"] = Measure(
+            f"that epoch, {engine}, {when} epoch, 10000 rows", "s", more=False
+        )
+
+
+def trees(options):
+    """Single trees of growing depth."""
+    for name, depths in (("mnist", DEPTHS), ("letter", (10,))):
+        split = groups.load(name, options)
+        for depth in depths:
+            if is_wanted(f"{name}-{depth}", options):
+                parameters = ONE | {"max_depth": depth}
+                parameters |= {"feature_shape": (28, 28)} if name == "mnist" else LONG
+                parameters |= MORE if depth == 6 else {}
+                yield from rows_of(
+                    f"trees/{name}-{depth}", split, parameters, options, has_soft=True
+                )
+
+
+def forests(options):
+    """Forests of the paper's sizes, and smaller ones that use all features."""
+    for name, (source, parameters) in FORESTS.items():
+        if is_wanted(name, options):
+            split = groups.load(source, options)
+            split = validation(split) if "validation" in name else split
+            yield from rows_of(f"forests/{name}", split, parameters, options, has_soft=True)
+
+
+def connect4(options):
+    """Single trees of growing depth, on the rows of `data.connect4`."""
+    split = groups.load("connect4", options)
+    for depth in CONNECT4:
+        yield from rows_of(f"connect4/{depth}", split, ONE | {"max_depth": depth}, options)
+
+
+def default(options):
+    """Default settings on simulated rows."""
+    split = data.synthetic(500 if options.quick else 10_000, 50)
+    spent, found = [], []
+    for seed in groups.seeds(options):
+        model = E2EDecisionForest(random_state=seed)
+        start = time.process_time()
+        model.fit(split.X_train, split.y_train)
+        spent.append(time.process_time() - start)
+        found.append(100 * model.score(split.X_test, split.y_test))
+    yield Row("default/fit", spent)
+    yield Row("default/accuracy", found, f"{mean_sd(found)} %")
+
+
+def engines(options):
+    """Speed of both ways to compute joint training, and share of the splits that rows visit."""
+    split = groups.load("mnist", options).head(10_000)
+    model = E2EDecisionForest(1, max_depth=8, finetune_epochs=0, random_state=0)
+    model.fit(split.X_train, split.y_train)
+    last = model.get_params() | {"finetune_epochs": 10}
+    for when in ("first", "last"):
+        if when == "last":
+            model = E2EDecisionForest(**last).fit(split.X_train, split.y_train)
+        forest = model.forest_
+        leaf = forest.child < 0
+        child = forest.child.copy()
+        child[leaf] = -1 - np.arange(leaf.sum())
+        p = forest.n_features
+        for engine in ("lists", "products"):
+            ones = np.ones(p, dtype=np.float32)
+            trainer = SoftTrainer(
+                forest.map_features(split.X_train), split.y_train.astype(np.int32), 10,
+                np.ones(len(split.X_train)), 0 * ones, ones, child,
+                np.ascontiguousarray(forest.directions().toarray()), forest.threshold, 1000, 0.0,
+                np.zeros((0, 2), dtype=np.int32), 0, np.zeros(1, dtype=np.uint8), engine,
+            )  # fmt: skip
+            trainer.run(model.steepness_, 1e-9)  # computes the leaf values
+            spent, speed = [], []
+            for _ in range(3):
+                work, start = trainer.work_done, time.process_time()
+                trainer.run(model.steepness_, 1e-9)
+                spent.append(time.process_time() - start)
+                speed.append((trainer.work_done - work) / spent[-1] / 1e9)
+            note = f"{100 * trainer.visited:.1f} % of the splits visited by a row"
+            yield Row(f"engines/{engine}-{when}", speed, note)
+            yield Row(f"engines/{engine}-{when}-seconds", spent)
+
+
+def routing_table(stored):
+    """Return the table of errors with hard and with soft routing."""
+    rows = []
+    found = {
+        **stored.of("measure.endtoend", "trees", "forests"),
+        **stored.of("papers.endtoend", "cnn"),
+    }
+    for name, row in found.items():
+        if f"{name}-soft" in found:
+            triple = [row, found[f"{name}-soft"], found[f"{name}-seconds"]]
+            shown = [*map(cells.cell, triple[:2]), f"{triple[2]['value']:.1f} s"]
+            rows.append((row["what"].partition(", ")[2], *shown, cells.commands(triple)))
+    for n in MEMBRANE_EPOCHS:
+        pair = [stored[f"papers.endtoend:membranes/{routing}-{n}"] for routing in ("hard", "soft")]
+        label = f"one tree, membranes, depth 6, {n} epochs"
+        rows.append((label, *map(cells.cell, pair), "", cells.commands(pair)))
+    return ("Model", "Hard routing", "Soft routing", "Fit", "Command"), rows
+
+
+def engines_table(stored):
+    """Return the table of the two ways to compute joint training."""
+    rows = []
+    for engine in ("lists", "products"):
+        names = [f"measure.endtoend:engines/{engine}-{when}" for when in ("first", "last")]
+        pairs = [(stored[name], stored[f"{name}-seconds"]) for name in names]
+        shown = [
+            ", ".join(results.show(row["value"], row["unit"]) for row in pair) for pair in pairs
+        ]
+        rows.append((engine, *shown, cells.commands([pair[0] for pair in pairs])))
+    return ("Engine", "First epoch", "Last epoch", "Command"), rows
+
+
+GROUPS = (trees, forests, connect4, default, engines)
+OPTIONS = groups.SETS | groups.SEEDS
+TABLES = {"endtoend_routing": routing_table, "endtoend_engines": engines_table}
+
+if __name__ == "__main__":
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

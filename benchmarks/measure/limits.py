@@ -1,0 +1,101 @@
+"""Blends and oblique boosting with a time limit, against single members that fit into it.
+
+    python -m benchmarks.measure.limits [--data FOLDER] [--rounds N] [--sets NAME ...]
+
+A blend without a limit is timed on each of ten tables, and so is each of its members with default
+parameters, and oblique boosting with a single bag. A blend and oblique boosting are then given 5,
+20, 40 and 70 % of the time of the blend. All run in one thread, one after the other, on at most
+5000 rows, on which nothing else should run at the same time.
+
+Values are geometric means over tables of errors, plus 0.05 %, relative to those of the single
+model of the least test error among those that need no more time; where none is as fast, they are
+relative to boosting with the limit. That is a hard rival: which member is the best is not known
+before the test. ``boosting`` is oblique boosting with the limit, relative to the same. Notes have
+the errors on each table, those of the rival in brackets.
+"""
+
+import time
+import warnings
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.lib import data, groups, scores
+from benchmarks.lib.models import BLEND, MEMBERS, MODELS
+from benchmarks.lib.results import Measure, Row
+
+DATA_SETS = [
+    "banana", "churn", "page_blocks", "pima", "segment", "waveform",
+    "reg_airfoil", "reg_concrete", "reg_kin8nm", "reg_wind",
+]  # fmt: skip
+LIMITS = 5, 20, 40, 70  # percent
+BOOSTING = "ObliqueBoosting"
+OFFSET = 0.05
+
+MEASURES = {
+    f"limits/{percent}/{what}": Measure(f"{what}, {percent} % of the time", "ratio", False)
+    for percent in LIMITS
+    for what in ("blend", "boosting", "overrun")
+} | {"limits/free/blend": Measure("blend without a limit", "ratio", False)}
+
+
+def _run(name, task, split, seed, **params):
+    """Error in percent, and seconds of the fit."""
+    model = MODELS[name].make(task, seed, np.zeros(split.X_train.shape[1], dtype=bool))
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.set_params(**params)
+        start = time.perf_counter()
+        model.fit(split.X_train, split.y_train)
+        seconds = time.perf_counter() - start
+        predicted = np.ravel(model.predict(split.X_test))
+    return scores.error(task, split.y_test, predicted)[0], seconds
+
+
+def limits(options):
+    """Errors with limits of time, relative to the best single model that fits."""
+    errors, overruns = {}, {percent: [] for percent in LIMITS}
+    for table in options.sets or groups.pick(options, DATA_SETS, DATA_SETS[3:4]):
+        task = "regression" if table in data.REGRESSION else "classification"
+        for seed in groups.seeds(options):
+            split = data.load_table(table, options.data, seed)
+            split = split.head(600, 600) if options.quick else split
+            found, free = _run(BLEND, task, split, seed)
+            single = {name: _run(name, task, split, seed) for name in MEMBERS}
+            single["one bag"] = _run(BOOSTING, task, split, seed, n_bags=1)
+            best = min(error for error, _ in single.values())
+            errors.setdefault("free/blend", []).append((table, found, best))
+            print(f"{table}, {seed}: {free:.1f} s, {found:.2f} %, {_shown(single)}", flush=True)
+            for percent in LIMITS:
+                limit = free * percent / 100
+                blend, seconds = _run(BLEND, task, split, seed, time_limit=limit)
+                boosting, _ = _run(BOOSTING, task, split, seed, time_limit=limit)
+                fitting = [error for error, needed in single.values() if needed <= limit]
+                rival = min(fitting, default=boosting)
+                errors.setdefault(f"{percent}/blend", []).append((table, blend, rival))
+                errors.setdefault(f"{percent}/boosting", []).append((table, boosting, rival))
+                overruns[percent].append(seconds / limit)
+                print(
+                    f"  {percent} %: blend {blend:.2f} % in {seconds / limit:.2f} of the time, "
+                    f"boosting {boosting:.2f} %, rival {rival:.2f} %",
+                    flush=True,
+                )
+    for name, of in errors.items():
+        ratios = [(ours + OFFSET) / (theirs + OFFSET) for _, ours, theirs in of]
+        note = ", ".join(f"{table} {ours:.2f} ({theirs:.2f})" for table, ours, theirs in of)
+        yield Row(f"limits/{name}", ratios, note, value=float(np.exp(np.mean(np.log(ratios)))))
+    for percent, ratios in overruns.items():
+        yield Row(f"limits/{percent}/overrun", ratios, "seconds of the blend over the limit")
+
+
+def _shown(single):
+    return ", ".join(
+        f"{name} {error:.2f} % {took:.1f} s" for name, (error, took) in single.items()
+    )
+
+
+GROUPS = (limits,)
+OPTIONS = groups.SETS | groups.SEEDS
+
+if __name__ == "__main__":
+    groups.main(__doc__, GROUPS, MEASURES, OPTIONS)
