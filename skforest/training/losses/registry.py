@@ -1,8 +1,8 @@
 """Losses with names: the only file that knows them.
 
 To add one, write a function that composes it of its parts, and its derivatives in
-`_kernels/base/loss.pyx`. Parameters of the function are parameters of the estimators of the same
-name, or those of a class that derives from `LossParameters`.
+`_kernels/base/loss.pyx`. A parameter of the function is one of a class that derives from
+`LossParameters`, or of the estimators that pass it to `make_loss`.
 """
 
 from functools import partial
@@ -114,11 +114,15 @@ def log_loss(n_outputs, label_smoothing=0.0, boosting=False):
 
 # By the name that the parameter `loss` of an estimator has.
 LOSSES = {
-    make.__name__: make
-    for make in (
-        squared_error, absolute_error, huber, quantile, poisson, gamma, tweedie, log_loss
-    )
-}  # fmt: skip
+    "squared_error": squared_error,
+    "absolute_error": absolute_error,
+    "huber": huber,
+    "quantile": quantile,
+    "poisson": poisson,
+    "gamma": gamma,
+    "tweedie": tweedie,
+    "log_loss": log_loss,
+}
 
 
 def loss_names(offer, of_labels=False):
