@@ -42,7 +42,7 @@ def test_derivatives_are_finite_differences(name):
         loss = make_loss("log_loss", 2, boosting=True)
     else:
         loss = make_loss(name, 3, quantile=0.3, label_smoothing=0.1)
-    kernel = loss.kernel()
+    kernel = loss.new_kernel()
     raw, y = rng.normal(size=(50, n_outputs)), rng.gamma(1.0, size=(50, n_outputs))
     if name == "log_loss":
         y = rng.integers(0, 3, size=(50, 1)).astype(float)

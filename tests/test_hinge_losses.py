@@ -42,7 +42,7 @@ def test_constants_that_training_starts_from(name):
         y, weight = 1.0 + rng.poisson(4.0, size=(n, 3)), rng.integers(1, 4, n) * 1.0
         units = loss.scale.units(y, weight)
     target = loss.scale.standardized(loss.scale.scaled(y, units), units)
-    kernel = loss.kernel()
+    kernel = loss.new_kernel()
     assert target.shape == (n, kernel.n_columns)
     if name in ("squared_error", "poisson", "gamma", "tweedie"):
         slopes = kernel.evaluate(np.zeros((n, 3)), target)[1]
@@ -117,7 +117,7 @@ def test_rare_targets_apart_from_all_others_weigh_as_much_as_rows_beyond_the_qua
 
 
 def test_the_limit_of_huber_follows_the_residuals():
-    loss = registry.huber(2, delta=1.5).kernel()
+    loss = registry.huber(2, delta=1.5).new_kernel()
     y = np.array([[0.0, 0.0]])
     assert loss.evaluate(y + 10, y)[1].tolist() == [[1.5, 1.5]]
     loss.adapt([0.1, 0.0])

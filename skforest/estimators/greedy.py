@@ -101,4 +101,4 @@ class ObliqueForest(GreedyForest):
         else:
             loss = make_loss(self.loss, self.n_outputs_)
         loss.scale.check(data.y, data.weight)
-        return loss.kernel()
+        return loss.new_kernel()

@@ -349,7 +349,7 @@ def _without_shared(forest):
 
 
 def calibrated(forest, calibration):
-    """A forest with raw predictions to which a `training.losses.Calibration` is added.
+    """A forest with raw predictions to which a `training.losses.calibration.Addition` is added.
 
     The baseline stays, so that bags can still be joined: constants are added to the leaves of the
     first tree of each bag. Leaves are constant where the calibration has a slope.

@@ -121,7 +121,7 @@ class BoostingTraining:
     def __init__(self, rows, settings, weight, held_out, seed, control, known):
         self.rows, self.settings, self.loss = rows, settings, settings.loss
         self.target, self.start, self.unit = rows.target, rows.start, rows.response_unit
-        self.kernel = self.loss.kernel()
+        self.kernel = self.loss.new_kernel()
         # Sums of weights are compared with `l2`, so weights need a unit: that of a typical
         # distinct row, with which copies of all rows change nothing.
         of_rows = weight if rows.n_given else weight + held_out

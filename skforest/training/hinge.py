@@ -143,7 +143,8 @@ class HingeMethod(Method):
 
     def training(self, data, source, seed, stop):
         """The `HingeTraining` of one bag."""
-        target, kernel = self.loss.scale.standardized(data.target, data.units), self.loss.kernel()
+        target = self.loss.scale.standardized(data.target, data.units)
+        kernel = self.loss.new_kernel()
         kernel.set_units(data.units)
         return HingeTraining(
             source, target, kernel, data.weight, self.settings, seed, stop, data.group

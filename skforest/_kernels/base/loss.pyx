@@ -308,6 +308,9 @@ cdef class TweedieKernel(SumKernel):
 cdef class BinaryLogLossKernel(SumKernel):
     """Negative log-likelihood of the classes 0 and 1; raw is the logarithm of their odds."""
 
+    def __init__(self, n_classes=2):
+        super().__init__(n_classes - 1)
+
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
         cdef double small = exp(-fabs(raw))
         slope[0] = (1 / (1 + small) if raw > 0 else small / (1 + small)) - y

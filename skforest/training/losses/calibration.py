@@ -7,7 +7,7 @@ import numpy as np
 from .scales import log_ratio, weighted_quantile
 
 # Of quantiles: the part of a shift that is left out with very many bags, and the part that is in
-# proportion to the width between quantiles (`benchmarks/quantiles.py boosting`).
+# proportion to the width between quantiles (`python -m benchmarks.measure.quantiles boosting`).
 LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
 
 

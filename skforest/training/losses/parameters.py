@@ -54,10 +54,10 @@ class HuberLoss(LossParameters):
     >>> model = ObliqueBoostingRegressor(100, loss=HuberLoss(), n_bags=1, random_state=0)
     >>> for delta in (0.5, 1.35, 20.0):
     ...     model = model.set_params(loss__delta=delta).fit(X[:200], y[:200])
-    ...     print(f"delta={delta}: R2 {model.score(X[200:], y[200:]):.1f}")
-    delta=0.5: R2 0.7
-    delta=1.35: R2 0.6
-    delta=20.0: R2 -0.7
+    ...     print("delta", delta, "R2", round(model.score(X[200:], y[200:]), 1))
+    delta 0.5 R2 0.7
+    delta 1.35 R2 0.6
+    delta 20.0 R2 -0.7
     """
 
     _name = "huber"

@@ -1,8 +1,8 @@
 """Losses with names: the only file that knows them.
 
 To add one, write a function that composes it of its parts, and its derivatives in
-`_kernels/base/loss.pyx`. Parameters of the function are parameters of the estimators of the same
-name, or those of a class that derives from `LossParameters`.
+`_kernels/base/loss.pyx`. A parameter of the function is one of a class that derives from
+`LossParameters`, or of the estimators that pass it to `make_loss`.
 """
 
 from functools import partial
@@ -25,41 +25,30 @@ POISSON_RATE = 1 / 30
 
 def squared_error(n_outputs):
     """Half of the squared error, which the conditional mean minimises."""
-    kernel = partial(kernels.SquaredErrorKernel, n_outputs)
-    return TrainingLoss(
-        n_outputs=n_outputs, kernel=kernel, scale=TargetScale(), is_quadratic=True, for_trees=True
-    )
+    parts = {"is_quadratic": True, "for_trees": True}
+    return TrainingLoss(n_outputs, kernels.SquaredErrorKernel, TargetScale(), **parts)
 
 
 def absolute_error(n_outputs):
     """The absolute error, which the conditional median minimises."""
-    return TrainingLoss(
-        n_outputs=n_outputs,
-        kernel=partial(kernels.AbsoluteErrorKernel, n_outputs),
-        scale=QuantileScale(),
-        leaf=QuantileLeaves(),
-    )
+    kernel = kernels.AbsoluteErrorKernel
+    return TrainingLoss(n_outputs, kernel, QuantileScale(), leaf=QuantileLeaves())
 
 
 def huber(n_outputs, delta=1.35):
     """The squared error up to `delta` times the size of the residuals, and linear beyond."""
-    return TrainingLoss(
-        n_outputs=n_outputs,
-        kernel=partial(kernels.HuberKernel, n_outputs, float(delta)),
-        scale=QuantileScale(),
-        leaf=HuberLeaves(),
-    )
+    kernel = partial(kernels.HuberKernel, delta=float(delta))
+    return TrainingLoss(n_outputs, kernel, QuantileScale(), leaf=HuberLeaves())
 
 
 def quantile(n_outputs, quantile=0.5):
     """The pinball loss, which the conditional quantile minimises; of several, their sum."""
     has_several = np.ndim(quantile) > 0
     level = np.array(quantile, dtype=np.float64) if has_several else float(quantile)
-    n_outputs = len(level) if has_several else n_outputs
     return TrainingLoss(
-        n_outputs=n_outputs,
-        kernel=partial(kernels.QuantileKernel, n_outputs, level),
-        scale=QuantileScale(level),
+        len(level) if has_several else n_outputs,
+        partial(kernels.QuantileKernel, level=level),
+        QuantileScale(level),
         leaf=QuantileLeaves(level),
         calibration=QuantileShift(level),
     )
@@ -67,33 +56,25 @@ def quantile(n_outputs, quantile=0.5):
 
 def poisson(n_outputs):
     """The negative log-likelihood of counts."""
-    kernel = partial(kernels.PoissonKernel, n_outputs)
-    return _of_log_mean(n_outputs, kernel, RatioScale("poisson"), POISSON_RATE)
+    rate = POISSON_RATE
+    return _of_log_mean(n_outputs, kernels.PoissonKernel, RatioScale("poisson"), hinge_rate=rate)
 
 
 def gamma(n_outputs):
     """Half of the gamma deviance, for positive targets whose deviation grows with their mean."""
-    kernel = partial(kernels.GammaKernel, n_outputs)
-    return _of_log_mean(n_outputs, kernel, RatioScale("gamma", takes_zero=False))
+    return _of_log_mean(n_outputs, kernels.GammaKernel, RatioScale("gamma", takes_zero=False))
 
 
 def tweedie(n_outputs, power=1.5):
     """Half of the Tweedie deviance, for targets of 0 or more, some of them 0."""
-    kernel = partial(kernels.TweedieKernel, n_outputs, float(power))
+    kernel = partial(kernels.TweedieKernel, parameter=float(power))
     return _of_log_mean(n_outputs, kernel, RatioScale("tweedie"))
 
 
 def _of_log_mean(n_outputs, kernel, scale, hinge_rate=None):
     """A loss of the mean exp(raw prediction)."""
-    return TrainingLoss(
-        n_outputs=n_outputs,
-        kernel=kernel,
-        scale=scale,
-        link="log",
-        leaf=NewtonLeaves(LOG_STEP),
-        calibration=MeanRatio(),
-        hinge_rate=hinge_rate,
-    )
+    parts = {"link": "log", "leaf": NewtonLeaves(LOG_STEP), "calibration": MeanRatio()}
+    return TrainingLoss(n_outputs, kernel, scale, **parts, hinge_rate=hinge_rate)
 
 
 def log_loss(n_outputs, label_smoothing=0.0, boosting=False):
@@ -101,27 +82,25 @@ def log_loss(n_outputs, label_smoothing=0.0, boosting=False):
 
     Boosting starts from the shares of the classes. Two classes have one raw prediction there.
     """
-    kernel = partial(kernels.LogLossKernel, n_outputs, float(label_smoothing))
+    kernel = partial(kernels.LogLossKernel, smoothing=float(label_smoothing))
     if boosting and n_outputs == 2:
-        kernel = partial(kernels.BinaryLogLossKernel, 1)
-    return TrainingLoss(
-        n_outputs=n_outputs,
-        kernel=kernel,
-        scale=LabelScale(n_outputs, starts_from_shares=boosting),
-        link="softmax",
-        leaf=NewtonLeaves(LABEL_STEP),
-        has_temperature=True,
-        for_trees=True,
-    )
+        kernel = kernels.BinaryLogLossKernel
+    scale = LabelScale(n_outputs, starts_from_shares=boosting)
+    parts = {"link": "softmax", "leaf": NewtonLeaves(LABEL_STEP), "has_temperature": True}
+    return TrainingLoss(n_outputs, kernel, scale, for_trees=True, **parts)
 
 
 # By the name that the parameter `loss` of an estimator has.
 LOSSES = {
-    make.__name__: make
-    for make in (
-        squared_error, absolute_error, huber, quantile, poisson, gamma, tweedie, log_loss
-    )
-}  # fmt: skip
+    "squared_error": squared_error,
+    "absolute_error": absolute_error,
+    "huber": huber,
+    "quantile": quantile,
+    "poisson": poisson,
+    "gamma": gamma,
+    "tweedie": tweedie,
+    "log_loss": log_loss,
+}
 
 
 def loss_names(offer, of_labels=False):

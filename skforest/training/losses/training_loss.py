@@ -8,7 +8,7 @@ from .leaves import NewtonLeaves, QuantileLeaves
 from .scales import TargetScale
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TrainingLoss:
     """A loss of raw predictions, composed of parts with one job each.
 
@@ -16,7 +16,7 @@ class TrainingLoss:
     """
 
     n_outputs: int  # length of the raw prediction of a Forest
-    kernel: Callable  # makes a `LossKernel`, for one bag: derivatives; training may adapt it
+    kernel: Callable  # makes a `LossKernel` of so many outputs: derivatives, see `new_kernel`
     scale: TargetScale  # the target as the kernel takes it, and the constant to start from
     link: str = "identity"  # of the Forest, from raw predictions to predictions
     leaf: NewtonLeaves | QuantileLeaves | None = NewtonLeaves()  # None: not for boosting
@@ -26,6 +26,10 @@ class TrainingLoss:
     is_quadratic: bool = False  # is one step of Newton's method exact?
     has_temperature: bool = False  # do hinge forests find a temperature of its probabilities?
     for_trees: bool = False  # can it be the loss of the leaves of a split, and of a whole tree?
+
+    def new_kernel(self):
+        """A `LossKernel` for one bag, whose training may adapt it."""
+        return self.kernel(self.n_outputs)
 
     @property
     def for_boosting(self):

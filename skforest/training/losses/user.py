@@ -113,15 +113,11 @@ def user_loss(given, n_outputs, *, in_units=False, is_one_hot=False):
     `in_units`: regressors train in units of the deviation of the target. `is_one_hot`: targets are
     class numbers, which the loss gets one-hot encoded, and predictions are a softmax.
     """
-    kernel = partial(UserKernel, given, n_outputs)
     # Behind a link, the deviation of y says nothing about that of raw predictions.
     has_unit = in_units and not (is_one_hot or given._has_link)
-    return TrainingLoss(
-        n_outputs=n_outputs,
-        kernel=kernel,
-        scale=UserScale(kernel(), is_one_hot, has_unit),
-        link="softmax" if is_one_hot else "identity",
-    )
+    scale = UserScale(UserKernel(given, n_outputs), is_one_hot, has_unit)
+    link = "softmax" if is_one_hot else "identity"
+    return TrainingLoss(n_outputs, partial(UserKernel, given), scale, link, for_trees=True)
 
 
 @dataclass(frozen=True)
