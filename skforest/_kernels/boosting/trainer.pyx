@@ -34,6 +34,13 @@ from .bins cimport BinnedDirections
 from ..base.random cimport Random, hash_seed
 
 
+cdef extern from *:
+    """
+    #define MIN_GAIN 1e-9      /* of a split: less is rounding */
+    """
+    const double MIN_GAIN
+
+
 cdef struct Node:
     int64_t start             # rows of the sample: positions start .. end - 1
     int64_t end
@@ -79,9 +86,8 @@ cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
 cdef class TreeGrower:
     """Grows the trees of one boosted model on the same rows.
 
-    codes : (n_features, n_rows), uint8, the bins of the features; cut, cut_start : upper limits of
-    the bins of all features but the last ones of each; directions : those of the tree, of the same
-    rows.
+    rows : the `BoostingRows`, whose features have bins; settings : `BoostingSettings`; directions :
+    those of the tree, of the same rows.
     """
 
     cdef BinnedDirections directions
@@ -122,7 +128,6 @@ cdef class TreeGrower:
     cdef object found_bytes            # best split of every node in every column
     cdef Found* found
     cdef double l2
-    cdef double min_gain
     cdef int64_t min_leaf
     cdef int32_t max_depth
     cdef int32_t max_leaves            # 0: no limit
@@ -133,9 +138,11 @@ cdef class TreeGrower:
     cdef int32_t[::1] leaf             # of every row
     cdef object used                   # numbers of the directions of a finished tree
 
-    def __init__(self, codes, cut, cut_start, BinnedDirections directions not None):
-        self.n_features, self.n_rows = codes.shape
-        self.code, self.cut, self.cut_start = codes, cut, cut_start
+    def __init__(self, rows, settings, BinnedDirections directions not None):
+        self.n_features, self.n_rows = rows.code.shape
+        self.code, self.cut, self.cut_start = rows.code, rows.cut, rows.cut_start
+        self.l2, self.min_leaf = settings.l2, settings.min_samples_leaf
+        self.max_depth, self.max_leaves = settings.depth, settings.max_leaves
         self.directions = directions
         self.is_bounded = directions.is_bounded
         self.is_restricted = False
@@ -143,10 +150,7 @@ cdef class TreeGrower:
 
     # --------------------------------------------------------------------------- starting a tree
 
-    def start(
-        self, derivative, rows, out_rows, features, chance, double l2, double min_gain,
-        int64_t min_leaf, int32_t max_depth, int32_t max_leaves, seed
-    ):
+    def start(self, derivative, rows, out_rows, features, chance, seed):
         """Start a tree.
 
         derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
@@ -166,8 +170,6 @@ cdef class TreeGrower:
         self.row, self.row_copy = rows.copy(), np.empty_like(rows)
         self.out_row, self.out_copy = out_rows.copy(), np.empty_like(out_rows)
         self.goes_right = np.empty(max(self.n_in, self.n_out, 1), dtype=np.uint8)
-        self.l2, self.min_gain, self.min_leaf = l2, min_gain, min_leaf
-        self.max_depth, self.max_leaves = max_depth, max_leaves
         with nogil:
             self.directions.draw(&random, cumulative)
         self.directions.find_bins(&random, self.row)
@@ -459,7 +461,7 @@ cdef class TreeGrower:
         cdef int32_t number, end = self.n_nodes, first = end - self.n_open
         for number in range(first, end):
             self.choose_split(self.nodes + number, number - first)
-            if not self.nodes[number].gain > self.min_gain:
+            if not self.nodes[number].gain > MIN_GAIN:
                 self.free_slots.append(self.nodes[number].slot)
             else:
                 self.nodes[number].is_waiting = self.max_leaves > 0
@@ -467,7 +469,7 @@ cdef class TreeGrower:
         if self.max_leaves == 0:
             self.reserve_nodes(end + 2 * self.n_open)
             for number in range(first, end):
-                if self.nodes[number].gain > self.min_gain:
+                if self.nodes[number].gain > MIN_GAIN:
                     self.split_node(number)
         else:
             self.reserve_nodes(end + 2)

@@ -227,23 +227,21 @@ cdef class SoftLeaves:
 
 
 cdef class SoftTrainer:
-    """Trains all splits and leaves of one tree, by the EM algorithm of section 2.3.
+    """Trains all splits and leaves of a `DenseTree`, by the EM algorithm of section 2.3.
 
-    `target` holds class numbers, (n_rows,), or real targets, best near 0, (n_rows, n_outputs);
-    rows of weight 0 do not train. Weights are trained as if rows were ``(x - mean) * unit``.
-    `child` is as in `JointTrainer`. The margin of a split is ``w . x - threshold``; a weight of
-    exactly 0 is no part of its split, and stays 0. `smoothness` is lambda of equation 15, over the
-    pairs `edges` of features that lie side by side.
+    Rows of weight 0 of the `TrainingSet` do not train. The `SoftOptions` have the units of the
+    features, the size of batches, and lambda of equation 15, `smoothness`. The margin of a split
+    is ``w . x - threshold``; a weight of exactly 0 is no part of its split, and stays 0.
     """
 
-    def __init__(
-        self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
-        const float[::1] mean, const float[::1] unit, const int32_t[::1] child,
-        const float[:, ::1] W, const float[::1] threshold, int32_t batch_size, float smoothness,
-        const int32_t[:, ::1] edges, uint64_t seed, const uint8_t[::1] stop, engine="auto"
-    ):
-        cdef const int32_t[::1] labels
+    def __init__(self, training_set, options, uint64_t seed, stop, tree, engine="auto"):
+        units, target = options.units, training_set.target
+        cdef const float[:, ::1] X = training_set.X, W = tree.weights
+        cdef const float[::1] mean = units.mean, unit = units.unit, threshold = tree.threshold
+        cdef const double[::1] weight = training_set.weight
+        cdef const int32_t[::1] labels, child = tree.child
         cdef const double[:, ::1] matrix
+        cdef int32_t n_outputs = training_set.n_outputs
         cdef int64_t i, j, n = np.count_nonzero(weight), p = X.shape[1]
         cdef double total = np.sum(weight)
         cdef float along = 0
@@ -251,9 +249,9 @@ cdef class SoftTrainer:
         self.rows = &X[0, 0]
         self.mean = &mean[0]
         self.unit = &unit[0]
-        self.edges = edges
-        self.smoothness = smoothness
-        self.batch_size = batch_size
+        self.edges = units.edges
+        self.smoothness = options.smoothness
+        self.batch_size = options.annealing.batch_size
         self.stop = stop
         self.engine = ENGINES[engine]
         self.random.state = seed

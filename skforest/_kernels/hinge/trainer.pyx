@@ -336,13 +336,13 @@ cdef class HingeTrainer:
         *_mean, *_power   state of the optimiser, shaped like direction, tests[..., 0] and head
         counts            (3,), int64: steps, batches in the statistics, used rows of `value`
 
-    A vector is drawn with standard deviation `leaf_scale` when the first row reaches its leaf. A
-    step multiplies directions and leaves by 1 - rate * decay; with probability `dropout` a tree
-    takes no part in it.
+    Rows have `n_columns` columns. `settings` are `BagSettings`: a vector is drawn with standard
+    deviation `leaf_scale` when the first row reaches its leaf; a step multiplies directions and
+    leaves by 1 - rate * weight_decay; with probability `dropout` a tree takes no part in it.
     """
 
     cdef readonly dict arrays
-    cdef tuple parameters          # all parameters but arrays, seed and stop, for pickle
+    cdef tuple parameters          # all but arrays, seed and stop, for pickle
     cdef double leaf_scale
     cdef Loss loss
     cdef bint fern
@@ -385,24 +385,19 @@ cdef class HingeTrainer:
     cdef double[:, ::1] raw, slopes, y   # of the loss
 
     def __init__(
-        self, dict arrays, int64_t n_columns, int32_t depth, double leaf_scale, bint fern,
-        Loss loss, optimizer, double momentum, double decay, double dropout, int64_t batch_size,
-        uint64_t seed, stop
+        self, dict arrays, int64_t n_columns, Loss loss, settings, uint64_t seed, stop
     ):
-        cdef int64_t n = max(batch_size, <int64_t>BLOCK)
+        cdef int64_t batch_size = settings.batch_size, n = max(batch_size, <int64_t>BLOCK)
         self.arrays = arrays
-        self.parameters = (
-            n_columns, depth, leaf_scale, fern, loss, optimizer, momentum, decay, dropout,
-            batch_size
-        )
+        self.parameters = n_columns, loss, settings
         self.loss = loss
-        self.leaf_scale = leaf_scale
-        self.fern = fern
-        self.depth = depth
-        self.optimizer = OPTIMIZERS[optimizer]
-        self.momentum = momentum
-        self.decay = decay
-        self.dropout = dropout
+        self.leaf_scale = settings.leaf_scale
+        self.fern = settings.fern
+        self.depth = settings.depth
+        self.optimizer = OPTIMIZERS[settings.optimizer]
+        self.momentum = settings.momentum
+        self.decay = settings.weight_decay
+        self.dropout = settings.dropout
         self.batch_size = batch_size
         self.random.state = seed
         next_word(&self.random)
@@ -420,7 +415,7 @@ cdef class HingeTrainer:
         self.head = HingeHead(arrays, n) if self.has_head else None
         self.work_of_row = (
             self.features.linear_width * self.features.patch_size // 8
-            + self.n_trees * (depth + self.n_outputs)
+            + self.n_trees * (self.depth + self.n_outputs)
         )
         self.rows, self.number, self.slot, self.used = np.zeros((4, n), dtype=np.int32)
         self.out, self.g = np.zeros((2, n, self.response_width), dtype=np.float32)

@@ -302,24 +302,20 @@ cdef class JointLeaves:
 
 
 cdef class JointTrainer:
-    """Trains all splits and leaves of one tree.
+    """Trains all splits and leaves of a `DenseTree` on a `TrainingSet`, by `JointSettings`.
 
-    `target` is as in `JointLeaves`; rows of weight 0 take no part in training. ``child[node]`` is
-    the left child or ``-1 - leaf``, with leaves in the order of their nodes; the children of split
-    i are the nodes 2 i + 1 and 2 i + 2. With `rescales`, W and `threshold` are rescaled to squared
-    norm nu, else only those of larger norm. Rows are centred and scaled to root mean square norm
-    `radius`; 0: neither. `max_flips` is the number of signs on a path that
-    inference flips at most: 1, or the depth of the tree. `l1` is the weight of the sum of absolute
-    weights in the objective.
+    Rows of weight 0 take no part in training. `leaves` are the arguments of `set_leaves`. With
+    `rescale_splits`, hyperplanes are rescaled to squared norm nu, else only those of larger norm.
+    Rows are centred and scaled to root mean square norm `row_norm`; None: neither.
     """
 
     # parameters
     cdef double nu
     cdef double momentum
     cdef int32_t batch_size
-    cdef int32_t max_flips
+    cdef int32_t max_flips       # signs on a path that inference flips at most
     cdef bint stable
-    cdef double l1
+    cdef double l1               # weight of the sum of absolute weights in the objective
 
     # rows
     cdef Scratch scratch
@@ -366,25 +362,21 @@ cdef class JointTrainer:
     cdef double rate_sum         # of all steps so far
     cdef double* rate_seen       # of each split: rate_sum when it last shrank
 
-    def __init__(
-        self, const float[:, ::1] X, target, int32_t n_outputs, const double[::1] weight,
-        const int32_t[::1] child, const float[:, ::1] W, const float[::1] threshold,
-        leaves, uint64_t seed, const uint8_t[::1] stop, double radius,
-        double nu, bint rescales, double momentum, int32_t batch_size, int32_t max_flips,
-        bint stable, double l1
-    ):
-        cdef int64_t n = X.shape[0], p = X.shape[1], n_splits = W.shape[0]
+    def __init__(self, training_set, settings, uint64_t seed, stop, tree, leaves):
+        cdef const float[:, ::1] X = training_set.X
+        cdef const int32_t[::1] child = tree.child
+        cdef int64_t n = X.shape[0], p = X.shape[1], n_splits = len(tree.threshold)
         cdef Scratch scratch = Scratch()
         self.X = X
         self.table = &X[0, 0]
         self.n = n
         self.p = p
-        self.nu = nu
-        self.momentum = momentum
-        self.batch_size = batch_size
-        self.max_flips = max_flips
-        self.stable = stable
-        self.l1 = l1
+        self.nu = settings.nu
+        self.momentum = settings.momentum
+        self.batch_size = settings.batch_size
+        self.max_flips = 1 if settings.inference == "fast" else <int32_t>n_splits
+        self.stable = settings.stable
+        self.l1 = settings.l1
         self.stop = stop
         self.random.state = seed
         next_word(&self.random)        # a stream apart from those that grew the tree
@@ -398,7 +390,7 @@ cdef class JointTrainer:
         allocate[float](scratch, p, [&self.mean, &self.gradient, NULL])
         allocate[int32_t](scratch, self.n_nodes, [&self.child, &self.parent, NULL])
         self.leaf_node = scratch.ints(self.n_leaves)
-        self.best_leaf = scratch.ints(batch_size)
+        self.best_leaf = scratch.ints(self.batch_size)
         allocate[float](scratch, n_splits * p, [&self.w, &self.velocity, NULL])
         allocate[float](scratch, n_splits, [&self.centre, &self.margin, NULL])
         allocate[double](
@@ -411,10 +403,10 @@ cdef class JointTrainer:
         self.touched = Buffer(sizeof(int32_t))
         self.term_at = Buffer(sizeof(int64_t))
         self.term_slope = Buffer(sizeof(float))
-        self.load_rows(weight, radius)
+        self.load_rows(training_set.weight, settings.row_norm or 0)
         self.load_tree(child)
-        self.load_planes(W, threshold, rescales)
-        self.leaves = JointLeaves(target, n_outputs, self.n_leaves)
+        self.load_planes(tree.weights, tree.threshold, settings.rescale_splits)
+        self.leaves = JointLeaves(training_set.target, training_set.n_outputs, self.n_leaves)
         self.leaves.set_loss_scale(self.row_weight, n, self.n_train)
         self.set_leaves(*leaves)
 
