@@ -19,7 +19,7 @@ from libc.string cimport memset
 
 import numpy as np
 
-from ..predict.route cimport Slopes, add_slopes
+from ..predict.trees cimport Slopes, add_slopes
 
 cdef enum:
     MOST = 6             # regressors of a leaf: those of the nearest splits

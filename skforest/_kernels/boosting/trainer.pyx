@@ -86,8 +86,8 @@ cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
 cdef class TreeGrower:
     """Grows the trees of one boosted model on the same rows.
 
-    rows : the `BoostingRows`, whose features have bins; settings : `BoostingSettings`; directions :
-    those of the tree, of the same rows.
+    rows : the `BoostingRows`, whose features have bins; settings : `BoostingSettings`;
+    directions : those of the tree, of the same rows.
     """
 
     cdef BinnedDirections directions

@@ -35,7 +35,7 @@ gradients as another; it is used while rows visit a good part of the tree.
 """
 
 from libc.math cimport INFINITY, exp, log, pow, sqrt
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np

@@ -20,13 +20,13 @@ from libc.string cimport memset
 import numpy as np
 
 from ..base.direction cimport (
-    DENSE, NO_DTYPE, ONE, WEIGHTED, Directions, Grid, Table, Unfolded, as_directions, as_grid, as_table,
-    project, reserve_unfolded, unfold
+    DENSE, NO_DTYPE, ONE, WEIGHTED, Directions, Grid, Table, Unfolded, as_directions, as_grid,
+    as_table, project, reserve_unfolded, unfold
 )
 from .logistic cimport Logistic
 from ..base.memory cimport Buffer, Scratch, allocate
 from ..base.poll cimport poll
-from ..predict.route cimport RoutedRows, partition_rows, pop_node, push_node, routed_rows
+from ..predict.partition cimport RoutedRows, partition_rows, pop_node, push_node, routed_rows
 
 cdef enum:
     CACHED = 1 << 17        # entries of the table that stay in a cache
