@@ -231,21 +231,13 @@ def test_benchmarks_are_never_imported():
         assert "benchmarks" not in packages and "tests" not in packages
 
 
-# One trainer each, one explainer, or one traversal of trees.
-LONG_FILES = {
-    "_kernels.boosting.trainer",
-    "_kernels.nongreedy.trainer",
-    "_kernels.hinge.trainer",
-    "_kernels.endtoend.trainer",
-    "_kernels.explain.shapley",
-}
 
 
 def test_files_stay_short():
-    """A file past 600 lines often means that a noun is missing; the exceptions are declared."""
+    """A file past 600 lines often means that a noun is missing."""
     for path in SOURCES:
         n_lines = len(path.read_text(encoding="utf-8").splitlines())
-        assert n_lines <= 600 or dotted(path) in LONG_FILES, f"{path.name} has {n_lines} lines"
+        assert n_lines <= 600, f"{path.name} has {n_lines} lines"
 
 
 def test_random_numbers_come_from_streams_that_no_version_of_numpy_changes():

@@ -12,7 +12,8 @@ from makers import fixed
 from makers import hinge_rows as rows_of
 from makers import kernel_targets as targets_for
 from skforest._kernels.base.loss import LogLoss, SquaredError
-from skforest._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
+from skforest._kernels.hinge.features import padded
+from skforest._kernels.hinge.trainer import HingeTrainer, padded_vector
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier

@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.base.loss import Loss
 from .._kernels.base.rows import random_stream
-from .._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
+from .._kernels.hinge.features import padded
+from .._kernels.hinge.trainer import HingeTrainer, padded_vector
 from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
 from .losses import robust_size

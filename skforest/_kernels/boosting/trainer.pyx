@@ -31,6 +31,7 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from .bins cimport BinnedDirections
+from .cuts cimport Bins, Cut, find_bounded_cut, find_cut
 from ..base.random cimport Random, hash_seed
 
 
@@ -58,29 +59,6 @@ cdef struct Node:
     double middle             # between the values of the children
     double lower              # bounds of the values of leaves below
     double upper
-
-
-cdef struct Found:
-    double gain
-    double middle
-    int32_t column
-    int32_t bin
-
-
-cdef inline double bounded_value(double g, double h, const Node* node) noexcept nogil:
-    """The value -g / h of a leaf, in the bounds of a node."""
-    cdef double value = -g / h if h > 0 else 0
-    return min(max(value, node.lower), node.upper)
-
-
-cdef inline double score(double g, double h, double value) noexcept nogil:
-    """Twice the decrease of the loss by a value: g^2 / h at -g / h."""
-    return -value * (2 * g + h * value)
-
-
-cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
-    """Is the curvature of a child more than the rounding error of that of its parent?"""
-    return part > 1e-12 * total
 
 
 cdef class TreeGrower:
@@ -126,7 +104,7 @@ cdef class TreeGrower:
     cdef list free_slots               # of nodes that have become leaves
     cdef double[:, ::1] total          # (n_open, stride), of all rows of a node
     cdef object found_bytes            # best split of every node in every column
-    cdef Found* found
+    cdef Cut* found
     cdef double l2
     cdef int64_t min_leaf
     cdef int32_t max_depth
@@ -244,9 +222,9 @@ cdef class TreeGrower:
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
         n_found = max(self.n_open, 1) * max(self.n_columns, 1)
-        self.found_bytes = np.zeros(n_found * sizeof(Found), np.uint8)
+        self.found_bytes = np.zeros(n_found * sizeof(Cut), np.uint8)
         view = self.found_bytes
-        self.found = <Found*>&view[0]
+        self.found = <Cut*>&view[0]
         return 0
 
     cdef void add_up(self, const Node* node, double* total) noexcept nogil:
@@ -301,7 +279,6 @@ cdef class TreeGrower:
     def search(self, int32_t first, int32_t last):
         """Find the best cuts of all open nodes in the columns first .. last - 1."""
         cdef int32_t c, i
-        cdef Node* node
         cdef Node* open = self.nodes + self.n_nodes - self.n_open
         with nogil:
             for c in range(first, last):
@@ -312,15 +289,8 @@ cdef class TreeGrower:
                     if open[i].sibling >= 0 and open[i].is_searched:
                         self.subtract(open + i, self.nodes + open[i].sibling, c)
                 for i in range(self.n_open):
-                    node = open + i
-                    if not node.is_searched:
-                        continue
-                    if self.is_restricted and not self.allowed[i, c]:
-                        self.found[<int64_t>i * self.n_columns + c].gain = -1
-                    elif self.is_bounded:
-                        self.search_bounded(node, i, c)
-                    else:
-                        self.search_column(node, i, c)
+                    if open[i].is_searched:
+                        self.search_column(open + i, i, c)
 
     cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
         cdef int32_t column = self.columns[c]
@@ -328,11 +298,16 @@ cdef class TreeGrower:
             return &self.code[column, 0]
         return &self.directions.code[column - self.n_features, 0]
 
+    cdef double* sums_of(self, const Node* node, int32_t c) noexcept nogil:
+        """The histogram of a node in a column."""
+        return &self.histogram[
+            node.slot * self.slot_length + self.bin_start[c] * self.stride
+        ]
+
     cdef void sum_rows(self, const Node* node, int32_t c) noexcept nogil:
         """The histogram of a column, as sums over the rows of a node."""
-        cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
-        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef double* sums = self.sums_of(node, c)
         cdef const uint8_t* code = self.codes_of(c)
         cdef const int32_t* row = &self.row[0]
         cdef const float* own
@@ -363,96 +338,28 @@ cdef class TreeGrower:
 
     cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
         """The histogram of a node: that of its parent, in its place, minus its sibling's."""
-        cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t i, n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
-        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
-        cdef const double* other = &self.histogram[sibling.slot * self.slot_length + begin]
+        cdef double* sums = self.sums_of(node, c)
+        cdef const double* other = self.sums_of(sibling, c)
         for i in range(n):
             sums[i] -= other[i]
 
     cdef void search_column(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
         """The best cut of the open node i in a column."""
-        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
-        cdef int64_t begin = self.bin_start[c] * self.stride
-        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
-        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
-        cdef const double* total = &self.total[i, 0]
-        cdef double g = 0, h = 0, count = 0, gain, square, right
-        cdef double all_h = total[self.n_search], all_count = total[self.stride - 1]
-        cdef double least = self.min_leaf, l2 = self.l2
-        cdef int32_t k, K = self.n_search, stride = self.stride
-        cdef double left[64]
-        cdef double own = 0
-        best.gain = -1
-        for k in range(K):
-            own += total[k] * total[k]
-            left[k] = 0
-        own /= all_h + l2
-        for b in range(n_bins - 1):
-            h += sums[K]
-            count += sums[stride - 1]
-            if K == 1:
-                g += sums[0]
-            else:
-                for k in range(K):
-                    left[k] += sums[k]
-            sums += stride
-            if count < least:
-                continue
-            if all_count - count < least:
-                break
-            if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
-                continue
-            if K == 1:
-                right = total[0] - g
-                gain = g * g / (h + l2) + right * right / (all_h - h + l2)
-            else:
-                square = 0
-                right = 0
-                for k in range(K):
-                    square += left[k] * left[k]
-                    right += (total[k] - left[k]) * (total[k] - left[k])
-                gain = square / (h + l2) + right / (all_h - h + l2)
-            gain -= own
-            if gain > best.gain:
-                best.gain = gain
-                best.bin = <int32_t>b
+        cdef Cut* best = self.found + <int64_t>i * self.n_columns + c
+        cdef Bins bins
+        bins.sums = self.sums_of(node, c)
+        bins.n = self.bin_start[c + 1] - self.bin_start[c]
+        bins.stride, bins.n_search = self.stride, self.n_search
+        bins.total = &self.total[i, 0]
+        bins.l2, bins.min_leaf = self.l2, self.min_leaf
         best.column = self.columns[c]
-
-    cdef void search_bounded(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
-        """As `search_column`, of one output, with the values of the children in their bounds."""
-        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
-        cdef int64_t begin = self.bin_start[c] * self.stride
-        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
-        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
-        cdef const double* total = &self.total[i, 0]
-        cdef double all_h = total[1] + self.l2, g = 0, h = self.l2, count = 0, gain
-        cdef double right_g, right_h, left_value, right_value
-        cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, node))
-        cdef int32_t sign = self.sign_of(self.columns[c]), stride = self.stride
-        best.gain = -1
-        best.column = self.columns[c]
-        for b in range(n_bins - 1):
-            g += sums[0]
-            h += sums[1]
-            count += sums[stride - 1]
-            sums += stride
-            if count < self.min_leaf:
-                continue
-            if total[stride - 1] - count < self.min_leaf:
-                break
-            right_g, right_h = total[0] - g, all_h - h + self.l2
-            if not exceeds_rounding(min(h, right_h), all_h):
-                continue
-            left_value = bounded_value(g, h, node)
-            right_value = bounded_value(right_g, right_h, node)
-            if sign * (right_value - left_value) < 0:
-                continue
-            gain = score(g, h, left_value) + score(right_g, right_h, right_value) - own
-            if gain > best.gain:
-                best.gain = gain
-                best.bin = <int32_t>b
-                best.middle = left_value + (right_value - left_value) / 2
+        if self.is_restricted and not self.allowed[i, c]:
+            best.gain = -1
+        elif self.is_bounded:
+            find_bounded_cut(&bins, node.lower, node.upper, self.sign_of(best.column), best)
+        else:
+            find_cut(&bins, best)
 
     # ------------------------------------------------------------------------ the next open nodes
 
@@ -494,7 +401,7 @@ cdef class TreeGrower:
     cdef void choose_split(self, Node* node, int64_t i) noexcept nogil:
         """Note the best cut of all columns in the open node i; without one, its gain is -1."""
         cdef int32_t c
-        cdef Found* found = self.found + i * self.n_columns
+        cdef Cut* found = self.found + i * self.n_columns
         node.gain = -1
         if not node.is_searched:
             return
