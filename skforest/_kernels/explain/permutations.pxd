@@ -24,8 +24,6 @@ cdef class SampledGame(TreeGame):
     cdef void sample(self, uint64_t seed) noexcept nogil
     cdef void follow(self) noexcept nogil
     cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil
-    cdef int32_t side_of(self, const Node* node, double value) noexcept nogil
-    cdef bint update(self, const Node* node, int32_t player, double* value) noexcept nogil
     cdef void touch(self, int32_t player) noexcept nogil
     cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil
     cdef void add_sample(self, double* out, double* variance, double scale) noexcept nogil

@@ -11,6 +11,43 @@ from ..base.random cimport Random, shuffle
 from .game cimport LEFT, RIGHT, Node, TreeGame
 
 
+# Functions, not methods: those of a class that others extend are not called directly.
+
+cdef inline int32_t side_of(SampledGame game, const Node* node, double value) noexcept nogil:
+    """The side on which a projection of the mixture lies."""
+    if value > node.threshold + node.margin:
+        return RIGHT
+    if value <= node.threshold - node.margin:
+        return LEFT
+    return game.predicted_side(node)
+
+
+cdef inline bint update(
+    SampledGame game, const Node* node, int32_t player, double* value
+) noexcept nogil:
+    """Take a player from x in the projection on a direction; False if it has no weight."""
+    cdef int64_t t = node.start, end = node.end, middle
+    cdef int32_t f
+    if node.feature >= 0:
+        if node.players[0] != player:
+            return False
+        value[0] = game.x[node.feature]
+        return True
+    while t < end:
+        middle = t + ((end - t) >> 1)
+        if game.terms[middle].player < player:
+            t = middle + 1
+        else:
+            end = middle
+    if t == node.end or game.terms[t].player != player:
+        return False
+    while t < node.end and game.terms[t].player == player:
+        f = game.terms[t].feature
+        value[0] += game.terms[t].weight * (<double>game.x[f] - game.z[f])
+        t += 1
+    return True
+
+
 cdef class SampledGame(TreeGame):
     """`TreeGame` with values from pairs of permutations."""
 
@@ -80,9 +117,9 @@ cdef class SampledGame(TreeGame):
             new = row
             for level in range(depth):
                 one = self.nodes + self.path[level]
-                if not self.update(one, player, &self.path_value[level]):
+                if not update(self, one, player, &self.path_value[level]):
                     continue
-                side = self.side_of(one, self.path_value[level])
+                side = side_of(self, one, self.path_value[level])
                 if side != self.side[level]:
                     # What lies below is left, and needs no update.
                     self.side[level] = side
@@ -121,42 +158,9 @@ cdef class SampledGame(TreeGame):
                         value += self.terms[t].weight * (<double>self.x[f] - self.z[f])
             self.path[level] = node
             self.path_value[level] = value
-            self.side[level] = self.side_of(one, value)
+            self.side[level] = side_of(self, one, value)
             node = one.left + self.side[level]
             level += 1
-
-    cdef int32_t side_of(self, const Node* node, double value) noexcept nogil:
-        """The side on which a projection of the mixture lies."""
-        if value > node.threshold + node.margin:
-            return RIGHT
-        if value <= node.threshold - node.margin:
-            return LEFT
-        return self.predicted_side(node)
-
-    cdef bint update(
-        self, const Node* node, int32_t player, double* value
-    ) noexcept nogil:
-        """Take a player from x in the projection on a direction; False if it has no weight."""
-        cdef int64_t t = node.start, end = node.end, middle
-        cdef int32_t f
-        if node.feature >= 0:
-            if node.players[0] != player:
-                return False
-            value[0] = self.x[node.feature]
-            return True
-        while t < end:
-            middle = t + ((end - t) >> 1)
-            if self.terms[middle].player < player:
-                t = middle + 1
-            else:
-                end = middle
-        if t == node.end or self.terms[t].player != player:
-            return False
-        while t < node.end and self.terms[t].player == player:
-            f = self.terms[t].feature
-            value[0] += self.terms[t].weight * (<double>self.x[f] - self.z[f])
-            t += 1
-        return True
 
     cdef void touch(self, int32_t player) noexcept nogil:
         """Set the values of a player to 0, the first time that the pair depends on it."""
