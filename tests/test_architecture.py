@@ -231,8 +231,6 @@ def test_benchmarks_are_never_imported():
         assert "benchmarks" not in packages and "tests" not in packages
 
 
-
-
 def test_files_stay_short():
     """A file past 600 lines often means that a noun is missing."""
     for path in SOURCES:

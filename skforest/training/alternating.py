@@ -15,6 +15,7 @@ from ..forest.edit import max_sparse_weights, prune, replace_splits
 from ..forest.statistics import leaf_predictions, reached_nodes, recount, route, tree_loss
 from .joint import train_jointly
 
+# Chosen without a stored measurement, as are the defaults below.
 VISITS = 30_000  # n_epochs="auto": rows shown to a node, in 3 to 15 epochs
 MAX_EPOCHS = 15
 UNLIMITED = 2**40

@@ -29,6 +29,7 @@ from ..forest.edit import join_starts
 from ..table.matrix import dense_blocks, weighted_sums
 from .losses import robust_size
 
+# Chosen without a stored measurement, up to DIVERGENCE.
 N_SEARCHED = 5  # outputs that splits are searched with
 MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row

@@ -8,10 +8,12 @@ from .._kernels.boosting.trainer import TreeGrower
 from .._kernels.search.projection import BoxSampler
 from .constraints import Interactions
 
+# Chosen without a stored measurement.
 DIRECTION_BINS = 64  # of a direction, at most
 CONTRAST = "mix"  # of boxes: sums, or differences of two of them
 # The largest box has the lengths of the array to this power. It is larger than that of manifold
-# forests: a tree has few directions, all of which must be worth a split.
+# forests: a tree has few directions, all of which must be worth a split. `python
+# benchmarks/boosting.py boxes` shows the errors.
 BOX_POWER = 2 / 3
 
 

@@ -21,7 +21,8 @@ from ..table.feature_grid import FeatureGrid
 from .early_stopping import EarlyStopping, validation_mask
 from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions
 
-# A feature is measured in units of its deviation, but of at least this share of the largest one.
+# Chosen without a stored measurement. A feature is measured in units of its deviation, but of at
+# least this share of the largest one.
 MIN_DEVIATION = 0.3
 COUNTED_ROWS = 1000  # of which active leaves are counted
 MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out

@@ -19,6 +19,7 @@ from ..forest.statistics import exact_shares
 from .method import Method
 
 MAX_DEPTH = 2**31 - 1
+# Chosen without a stored measurement.
 SEARCHED = 1024  # rows among which the cut of a large node is searched by default
 STUMP_VISITS = 20_000  # n_epochs="auto": rows shown to a stump, in 3 to 30 epochs
 MAX_STUMP_EPOCHS = 30

@@ -19,6 +19,7 @@ from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
 from .losses import robust_size
 
+# What is not from the paper was chosen without a stored measurement.
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
 COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
 N_CHECKS = 40  # evaluations of the loss, or more: one after STEPS_OF_CHECK steps at the latest

@@ -18,6 +18,7 @@ from ..forest.edit import DenseTree, recount_and_prune, repack
 from ..forest.statistics import route, tree_loss
 from .early_stopping import TOLERANCE, EarlyStopping
 
+# Chosen without a stored measurement, on the rows that docs/papers/nongreedy.md names.
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
 # With stable assignments: they are renewed after an epoch that lowers the bound by less than this
 # fraction.

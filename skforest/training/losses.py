@@ -19,6 +19,8 @@ MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
 LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
 NORMAL_MEDIAN = 0.6745  # median distance of normal numbers from their mean, over their deviation
 COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not count for a unit
+# All below were chosen without a stored measurement.
+
 # Units from the median where targets are outliers to what squared errors choose: few numbers of a
 # normal distribution are so far away.
 FENCE = 3.0

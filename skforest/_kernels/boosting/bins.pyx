@@ -31,6 +31,7 @@ cdef extern from "base/columns.h" nogil:
     )
     void skf_bins(const float*, int64_t, float, float, int, int32_t*)
 
+# Chosen without a stored measurement.
 cdef enum:
     BLOCK = 1024         # rows that are projected together, while they stay in the cache
     N_CELLS = 512        # of the grid from which the bins of a direction are made
@@ -337,7 +338,7 @@ cdef class BinnedDirections:
             block += m
 
 
-MAX_SAMPLED = 200_000    # rows that the bins of features are made from
+MAX_SAMPLED = 200_000    # rows that bins of features are made from; chosen without a measurement
 
 
 def bin_columns(columns, max_bins, n_training):

@@ -23,6 +23,7 @@ cdef extern from "endtoend/sigmoids.h" nogil:
     void skf_leaf_likelihoods(const Visits*, int64_t, int64_t, const float*, const int32_t*)
     double skf_add_to_leaf(const Visits*, int64_t, int64_t, const int32_t*, double*)
 
+# The head says what they are for; they were chosen without a stored measurement.
 cdef extern from *:
     """
     #define SMOOTHING 1e-6         /* added to the share of a class in a leaf */

@@ -56,17 +56,19 @@ cdef enum Engine:
 
 ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
 
+# Chosen without a stored measurement. `python benchmarks/endtoend.py engines` shows what the block
+# and the choice of the engine do to the time.
 cdef enum:
     BLOCK = 64                 # splits whose gradients are one product
     WORK_OF_NODE = 256         # products that take as long as a node without rows
-    MAX_DENSE_VISITS = 1 << 22      # of a batch in the engine of products
-    MAX_VISITS = 1 << 30     # of visits
+    MAX_DENSE_VISITS = 1 << 22  # of a batch in the engine of products
+    MAX_VISITS = 1 << 30       # numbers of visits are int32
 
 cdef extern from *:
     """
     #define MIN_REACH 3e-3f        /* children that a row reaches with less are left out */
     #define DENSE_SHARE 0.3        /* share of visited splits above which products beat lists */
-    #define MIN_BATCH_WEIGHT 1e-30 /* of a batch that steps; rows have a mean weight of 1 */
+    #define MIN_BATCH_WEIGHT 1e-30 /* of a batch that steps, so that its reciprocal is finite */
     """
     const float MIN_REACH
     const double DENSE_SHARE, MIN_BATCH_WEIGHT

@@ -20,7 +20,7 @@ from .margins cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_ro
 from ..base.poll cimport poll
 
 cdef enum:
-    BLOCK = 256                # rows that are routed together
+    BLOCK = 256                # rows that are routed together, chosen without a measurement
 
 
 cdef class HingePass:

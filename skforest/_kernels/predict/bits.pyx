@@ -21,6 +21,7 @@ cdef extern from "predict/route.h" nogil:
         int32_t*
     )
 
+# Chosen without a stored measurement. They decide how fast a prediction is, and no bit of it.
 cdef enum:
     MIN_BYTES = 4              # rows of bytes that are routed in this way, at least,
     MIN_FLOATS = 12            # and rows of float32, fewer of which are faster one by one

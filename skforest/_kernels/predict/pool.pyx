@@ -31,6 +31,7 @@ cdef extern from "predict/route.h" nogil:
         const float*, int64_t, const skf_node*, const int64_t*, const int32_t*, int32_t*, float*
     )
 
+# Chosen without a stored measurement. They decide how fast a prediction is, and no bit of it.
 cdef enum:
     BLOCK = 64                 # rows whose projections are in use together
     FEW_ROWS = 24              # up to here, rows are projected and routed one by one

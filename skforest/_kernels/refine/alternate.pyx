@@ -29,6 +29,7 @@ from ..base.poll cimport poll
 from ..predict.partition cimport RoutedRows, partition_rows, pop_node, push_node, routed_rows
 
 cdef enum:
+    # Decides about time only; chosen without a stored measurement.
     CACHED = 1 << 17        # entries of the table that stay in a cache
 
 

@@ -22,6 +22,7 @@ from ..base.poll cimport poll
 from ..base.random cimport next_word, shuffle
 from ..base.stump cimport NodeRows, Rate, start_rate, update_rate
 
+# Chosen without a stored measurement.
 cdef enum:
     MIN_EPOCHS = 3
     EVALUATE = 2            # epochs between two evaluations on all rows where no cache holds them
