@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -268,6 +268,10 @@ class KernelTrainingSet:
     def __len__(self):
         return len(self.weight)
 
+    def sample(self, weight):
+        """The same rows with other weights."""
+        return replace(self, weight=weight)
+
     @property
     def y(self):
         """ndarray of float64: the target in its own units."""
@@ -400,9 +404,20 @@ def grow(
 
 
 def grow_boosted(
-    X, derivative, rows=None, *, n_directions=0, max_bins=255, l2=1.0, min_gain=1e-9, min_leaf=1,
-    max_depth=3, max_leaves=0, seed=0, monotonic=None, feature_shape=None,
-):  # fmt: skip
+    X,
+    derivative,
+    rows=None,
+    *,
+    n_directions=0,
+    max_bins=255,
+    l2=1.0,
+    min_leaf=1,
+    max_depth=3,
+    max_leaves=0,
+    seed=0,
+    monotonic=None,
+    feature_shape=None,
+):
     """A boosted tree: its arrays, the leaf number of every row, and the cuts of every feature.
 
     With `monotonic`, also the bounds of the leaves. With `feature_shape`, directions are boxes.
@@ -414,27 +429,26 @@ def grow_boosted(
     n_features = X.shape[1]
     columns = np.ascontiguousarray(X.T)
     cut, start, code = bin_columns(columns, max_bins, len(X))
-    spread = np.ones(n_features, dtype=np.float32)
+    unit = np.ones(n_features, dtype=np.float32)
     boxes = None
     if feature_shape is not None:
         no = (False,) * len(feature_shape)
         least, most = np.ones(len(no), np.int32), np.array(feature_shape, np.int32)
         boxes = BoxSampler(feature_shape, no, no, least, most, "mix", False)
-    directions = BinnedDirections(
-        X, columns, spread, n_directions, 2, 4, min(max_bins, 64), monotonic, boxes
+    binned = SimpleNamespace(
+        X=X, columns=columns, unit=unit, monotonic=monotonic, code=code, cut=cut, cut_start=start
     )
-    grower = TreeGrower(code, cut, start, directions)
+    settings = SimpleNamespace(
+        l2=l2, min_samples_leaf=min_leaf, depth=max_depth, max_leaves=max_leaves
+    )
+    directions = BinnedDirections(binned, n_directions, 4, min(max_bins, 64), boxes)
+    grower = TreeGrower(binned, settings, directions)
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
     grower.start(
         np.ascontiguousarray(derivative[rows], dtype=np.float32),
         rows.astype(np.int32),
         np.setdiff1d(np.arange(len(X)), rows).astype(np.int32),
         np.cumsum(np.ones(n_features)),
-        l2,
-        min_gain,
-        min_leaf,
-        max_depth,
-        max_leaves,
         seed,
     )
     grower.write_bins(0, len(X))

@@ -2,6 +2,7 @@
 
 import _thread
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import (
+    KernelTrainingSet,
     as_kernel_input,
     assert_same_trees,
     fixed,
@@ -26,6 +28,7 @@ from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, refine
 from skforest.estimators import endtoend
+from skforest.forest.edit import DenseTree
 from skforest.forest.statistics import recount
 from skforest.table.feature_grid import FeatureGrid
 from skforest.table.training_set import TrainingSet
@@ -36,6 +39,12 @@ from skforest.training.endtoend import MIN_DEVIATION, Annealing, Units
 NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)
 CLASSES = [E2EDecisionForest, E2EDecisionForestRegressor]
+
+
+def soft_options(mean, unit, edges=NO_EDGES, batch_size=1000, smoothness=0.0):
+    """What `SoftTrainer` reads of `SoftOptions`."""
+    units, annealing = Units(mean, unit, None, 0, edges), SimpleNamespace(batch_size=batch_size)
+    return SimpleNamespace(units=units, annealing=annealing, smoothness=smoothness)
 
 
 class Case:
@@ -62,10 +71,10 @@ class Case:
 
     def trainer(self, engine="products", batch_size=1000, smoothness=0.0, edges=NO_EDGES, **new):
         own = {**self.__dict__, **new}
-        return SoftTrainer(
-            self.X, self.target, self.n_outputs, own["weight"], self.mean, self.unit, self.child,
-            own["W"], own["threshold"], batch_size, smoothness, edges, 0, NEVER, engine,
-        )  # fmt: skip
+        rows = KernelTrainingSet(self.X, self.target, own["weight"], self.n_outputs)
+        tree = DenseTree(self.child, own["W"], own["threshold"])
+        options = soft_options(self.mean, self.unit, edges, batch_size, smoothness)
+        return SoftTrainer(rows, options, 0, NEVER, tree, engine)
 
     def with_leaves(self, steepness=1.0, **options):
         """A trainer whose leaves have values, after one E-step."""
@@ -190,11 +199,10 @@ def test_a_heavy_row_that_is_nobodys_gives_finite_gradients(engine):
     y = np.where(X[:, 0] > 0, 1.0, -1.0) + 0.01 * rng.normal(size=len(X))
     weight = np.ones(len(X))
     X[0], y[0], weight[0] = (5, 0), -1, 40
-    trainer = SoftTrainer(
-        X, y[:, None], 1, weight, np.zeros(2, np.float32), np.ones(2, np.float32),
-        np.array([1, -1, -2], np.int32), np.array([[300, 0]], np.float32), np.zeros(1, np.float32),
-        1000, 0.0, NO_EDGES, 0, NEVER, engine,
-    )  # fmt: skip
+    zeros, ones = np.zeros(2, np.float32), np.ones(2, np.float32)
+    child, W = np.array([1, -1, -2], np.int32), np.array([[300, 0]], np.float32)
+    rows, tree = KernelTrainingSet(X, y[:, None], weight, 1), DenseTree(child, W, zeros[:1])
+    trainer = SoftTrainer(rows, soft_options(zeros, ones), 0, NEVER, tree, engine)
     trainer.evaluate(5.0)
     trainer.update_leaves()
     assert np.isfinite(trainer.evaluate(5.0)["gradient"]).all()
@@ -203,10 +211,9 @@ def test_a_heavy_row_that_is_nobodys_gives_finite_gradients(engine):
 def test_sums_of_a_leaf_without_weight_are_forgotten():
     X = np.full((5, 1), -1, dtype=np.float32)
     one = np.ones(1, dtype=np.float32)
-    trainer = SoftTrainer(
-        X, np.zeros(5, np.int32), 2, np.ones(5), 0 * one, one, np.array([1, -1, -2], np.int32),
-        one[:, None], 0 * one, 1000, 0.0, NO_EDGES, 0, NEVER, "products",
-    )  # fmt: skip
+    rows = KernelTrainingSet(X, np.zeros(5, np.int32), np.ones(5), 2)
+    tree = DenseTree(np.array([1, -1, -2], np.int32), one[:, None], 0 * one)
+    trainer = SoftTrainer(rows, soft_options(0 * one, one), 0, NEVER, tree, "products")
     trainer.evaluate(0.1)
     trainer.update_leaves()
     for steepness in [30.0] * 30 + [28.5]:

@@ -12,7 +12,8 @@ from makers import fixed
 from makers import hinge_rows as rows_of
 from makers import kernel_targets as targets_for
 from skforest._kernels.base.loss import LogLossKernel, SquaredErrorKernel
-from skforest._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
+from skforest._kernels.hinge.features import padded
+from skforest._kernels.hinge.trainer import HingeTrainer, padded_vector
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier
@@ -33,22 +34,19 @@ def settings(**changes):
         "has_unit_weights": False, "identity": False, "optimizer": "adam",
         "learning_rate": 0.01, "momentum": 0.9,
         "weight_decay": 0.0, "schedule": "constant", "dropout": 0.0, "batch_size": 24,
-        "n_steps": 10, "validation_fraction": 0.0, "n_iter_no_change": 10,
+        "n_steps": 10, "validation_fraction": 0.0, "n_iter_no_change": 10, "leaf_scale": 0.5,
     }  # fmt: skip
     return BagSettings(**own | changes)
 
 
-def trainer_of(how, n_columns, loss, seed=0, arrays=None, fields=None):
+def trainer_of(how, n_columns, loss, seed=0, arrays=None, fields=None, stop=NEVER):
     """A trainer as `HingeTraining` makes it."""
     random = np.random.RandomState(seed)
     if arrays is None:
         if fields is None:
             fields = np.arange(n_columns, dtype=np.int32)[None]
         arrays = new_arrays(how, fields, loss.n_outputs, np.ones(n_columns), random)
-    return HingeTrainer(
-        arrays, n_columns, how.depth, 0.5, how.fern, loss, how.optimizer, how.momentum,
-        how.weight_decay, how.dropout, how.batch_size, seed, NEVER,
-    )  # fmt: skip
+    return HingeTrainer(arrays, n_columns, loss, how, seed, stop)
 
 
 def small_problem(how, loss, seed=0, n=24, n_columns=6, fields=None):
@@ -309,11 +307,7 @@ def test_leaves_have_vectors_once_rows_reach_them():
 def test_training_ends_at_the_stop_flag():
     trainer, table, target = small_problem(settings(), LogLossKernel(3))
     stop = np.ones(1, dtype=np.uint8)
-    how = settings()
-    stopped = HingeTrainer(
-        trainer.arrays, 6, how.depth, 0.5, how.fern, LogLossKernel(3), "adam", 0.9, 0.0,
-        0.0, 24, 0, stop,
-    )  # fmt: skip
+    stopped = trainer_of(settings(), 6, LogLossKernel(3), arrays=trainer.arrays, stop=stop)
     stopped.set_rows(table, target, np.ones(24))
     before = trainer.arrays["counts"][0]
     stopped.run(np.full(1000, 0.01))

@@ -9,9 +9,8 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import fixed
+from makers import fixed, make_training_set
 from skforest._kernels.refine.alternate import Alternator
-from skforest._kernels.refine.logistic import Logistic
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_diabetes, load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
@@ -26,15 +25,15 @@ from skforest import (
 )
 from skforest.forest.edit import max_sparse_weights
 from skforest.forest.statistics import leaf_predictions, route, tree_loss
-from skforest.training.alternating import refine_tree
+from skforest.training.alternating import AlternatingSettings, refine_tree
 
 GO = np.zeros(1, dtype=np.uint8)
 
 
-def refine_rows(forest, X, target, weight, seed, stop, **options):
+def refine_rows(forest, X, target, weight, seed, stop, criterion, pruned=True, **options):
     """`refine_tree` on rows as they are, without merging equal ones."""
-    data = makers.make_training_set(X, target, weight)
-    return refine_tree(forest, data, seed, stop, **options)
+    data, settings = make_training_set(X, target, weight), AlternatingSettings(**options)
+    return refine_tree(forest, data, seed, stop, settings, criterion, pruned)
 
 
 def problem(seed, n=60, n_classes=3):
@@ -63,27 +62,16 @@ def real_tree(seed):
     return forest, X.astype(np.float32), Y, weight
 
 
-def trainer(X, n, n_visits=2**40, max_epochs=30, batch=100, rate=0.1, seed=0):
-    return Logistic(X, n, seed, GO, 100.0, rate, 0.9, batch, n_visits, max_epochs, 8.0)
+def settings(n_epochs=30, batch=100, rate=0.1):
+    return AlternatingSettings(n_epochs=n_epochs, batch_size=batch, learning_rate=rate)
 
 
-def alternator(forest, X, target, weight, **options):
-    rows = np.flatnonzero(weight).astype(np.int32)
-    return Alternator(
-        forest.arrays,
-        (forest.feature_shape, forest.wrap, forest.unordered),
-        forest.router.max_terms,
-        max_sparse_weights(forest.n_features),
-        X,
-        None,
-        None,
-        target,
-        weight,
-        rows,
-        route(forest, X[rows]),
-        leaf_predictions(forest, 1.0),
-        trainer(X, len(rows), **options),
-    )
+def alternator(forest, X, target, weight, seed=0, **options):
+    data = make_training_set(X, target, weight)
+    kernel = Alternator(data, settings(**options), seed, GO)
+    longest = max_sparse_weights(forest.n_features)
+    kernel.load(forest, route(forest, X[data.rows]), leaf_predictions(forest, 1.0), longest)
+    return kernel
 
 
 # ---------------------------------------------------------------------------- the plain definition
@@ -123,7 +111,7 @@ def test_one_plane_is_that_of_the_definition(seed):
     weight = rng.integers(1, 4, size=n).astype(float)
     forest = makers.grow(X, y, weight, max_depth=1, n_candidates=1, seed=seed)
     assert len(set(leaf_predictions(forest, 1.0)[1:])) == 2
-    split, weights, threshold = alternator(forest, X, y, weight, max_epochs=12).sweep()
+    split, weights, threshold = alternator(forest, X, y, weight, n_epochs=12).sweep()
     rows, rise = oracles.care_points(forest, 0, X, y, weight, leaf_predictions(forest, 1.0))
     Z, c = X[rows].astype(float), np.abs(rise) / np.abs(rise).mean()
     mean = c @ Z / len(Z)
@@ -204,15 +192,14 @@ def test_a_stop_ends_it():
         forest, X, target, weight, 0, np.ones(1, dtype=np.uint8), criterion="gini"
     )
     np.testing.assert_array_equal(refined.apply(X), forest.apply(X))
-    data = makers.make_training_set(X, target, weight)
+    data = make_training_set(X, target, weight)
     assert curve[0] == tree_loss(forest, route(forest, X), data)
 
 
 def test_a_stop_ends_all_sweeps():
     forest, X, target, weight = labelled_tree(0)
     stop = np.ones(1, dtype=np.uint8)
-    curve = refine_rows(forest, X, target, weight, 0, stop, criterion="gini", n_sweeps=10**12
-    )[1]  # fmt: skip
+    _, curve = refine_rows(forest, X, target, weight, 0, stop, "gini", n_sweeps=10**12)
     assert len(curve) == 1
 
 

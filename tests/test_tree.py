@@ -21,7 +21,7 @@ from makers import (
     start_python,
     whole_table,
 )
-from skforest._kernels.predict.route import make_pool
+from skforest._kernels.predict.pool import pooled_directions
 from skforest._tree import mean_of_bags, softmax
 
 from skforest.forest import Forest
@@ -713,7 +713,7 @@ def test_the_first_prediction_of_a_large_forest_sorts_nothing(monkeypatch):
     assert forest.router.pool is None
     # The decision needs no array of splits.
     arrays = {"tree_start": forest.tree_start}
-    assert make_pool(arrays, n_features=3, n_stored=len(forest.direction)) is None
+    assert pooled_directions(arrays, n_features=3, n_stored=len(forest.direction)) is None
 
 
 @pytest.mark.parametrize("n_stored, pays", [(0, False), (1, True), (12, True), (13, False)])
@@ -723,17 +723,17 @@ def test_a_pool_pays_where_a_row_passes_more_splits_than_there_are_directions(n_
     arrays["direction"] = np.int32(3 + np.arange(28) % max(n_stored, 1))
     if n_stored == 0:
         arrays["direction"] = np.zeros(28, dtype=np.int32)
-    pool = make_pool(arrays, 3, n_stored)
-    assert (pool is not None) == pays
+    is_used = pooled_directions(arrays, 3, n_stored)
+    assert (is_used is not None) == pays
     if pays:
-        assert pool.n_columns == n_stored + 1
+        assert is_used.tolist() == [False] * 3 + [True] * n_stored
 
 
 def test_single_features_have_no_pool():
     """Neither where other directions are stored that no split uses."""
     arrays = complete_forest(3, 4).arrays
     arrays["direction"] = np.int32(np.arange(28) % 3)
-    assert make_pool(arrays, 3, 5) is None
+    assert pooled_directions(arrays, 3, 5) is None
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 7, 8, 9, 23, 128, 129, 300])

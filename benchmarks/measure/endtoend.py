@@ -6,6 +6,7 @@ Routing is hard unless a row says soft, and seconds are processor seconds.
 """
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 from skforest._kernels.endtoend.trainer import SoftTrainer
@@ -24,6 +25,8 @@ from benchmarks.papers.endtoend import (
     validation,
 )
 from skforest import E2EDecisionForest
+from skforest.forest.edit import DenseTree
+from skforest.training.endtoend import Units
 
 LONG = {"finetune_epochs": 30}  # Letter needs more epochs than the default
 MORE = {"finetune_epochs": 12}  # MNIST, where the default is 8
@@ -132,18 +135,20 @@ def engines(options):
         if when == "last":
             model = E2EDecisionForest(**last).fit(split.X_train, split.y_train)
         forest = model.forest_
-        leaf = forest.child < 0
-        child = forest.child.copy()
-        child[leaf] = -1 - np.arange(leaf.sum())
-        p = forest.n_features
+        rows = SimpleNamespace(
+            X=forest.map_features(split.X_train),
+            target=split.y_train.astype(np.int32),
+            weight=np.ones(len(split.X_train)),
+            n_outputs=10,
+        )
+        ones = np.ones(forest.n_features, dtype=np.float32)
+        units = Units(0 * ones, ones, None, 0, np.zeros((0, 2), dtype=np.int32))
+        how = SimpleNamespace(
+            units=units, annealing=SimpleNamespace(batch_size=1000), smoothness=0.0
+        )
         for engine in ("lists", "products"):
-            ones = np.ones(p, dtype=np.float32)
-            trainer = SoftTrainer(
-                forest.map_features(split.X_train), split.y_train.astype(np.int32), 10,
-                np.ones(len(split.X_train)), 0 * ones, ones, child,
-                np.ascontiguousarray(forest.directions().toarray()), forest.threshold, 1000, 0.0,
-                np.zeros((0, 2), dtype=np.int32), 0, np.zeros(1, dtype=np.uint8), engine,
-            )  # fmt: skip
+            stop, tree = np.zeros(1, dtype=np.uint8), DenseTree.of(forest)
+            trainer = SoftTrainer(rows, how, 0, stop, tree, engine)
             trainer.run(model.steepness_, 1e-9)  # computes the leaf values
             spent, speed = [], []
             for _ in range(3):

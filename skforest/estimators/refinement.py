@@ -17,7 +17,7 @@ from .._kernels.base.rows import tree_seed
 from ..forest.edit import with_votes
 from ..forest.statistics import route
 from ..table.matrix import min_max, scaled
-from ..training.alternating import refine_tree
+from ..training.alternating import AlternatingSettings, refine_tree
 from ..training.method import joined
 from ..training.threads import in_parallel
 from .base import Integral, Interval, Real, StrOptions, validate_params
@@ -168,18 +168,17 @@ def refine(
     if not forest.feature_map.is_scaling:
         offset, factor = min_max(data.X)
         features = scaled(data.X, offset, factor), offset, factor
-    options = {
-        "criterion": refined._criterion, "n_sweeps": n_sweeps, "nu": nu,
-        "learning_rate": learning_rate, "n_epochs": n_epochs, "pruned": prune,
-        "features": features,
-    }  # fmt: skip
+    settings = AlternatingSettings(
+        n_sweeps=n_sweeps, nu=nu, learning_rate=learning_rate, n_epochs=n_epochs
+    )
+    options = settings, refined._criterion, prune, features
     if not len(forest.deviation):
         forest = forest.replaced({**forest.arrays, "deviation": data.deviation()})
 
     def refine_one(tree, control):
         sample, is_own = _tree_sample(estimator, data, tree)
         found = refine_tree(
-            forest[tree].compact(), sample, tree_seed(seed, tree), control.stop, **options
+            forest[tree].compact(), sample, tree_seed(seed, tree), control.stop, *options
         )
         return *found, is_own
 

@@ -7,6 +7,7 @@ tree, except in `join`.
 """
 
 import dataclasses
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +28,22 @@ from .storage import (
 def unpack(forest):
     """Weights, float32 of shape (n_splits, n_features), and thresholds of all splits of a tree."""
     return np.ascontiguousarray(forest.directions().toarray()), forest.threshold.copy()
+
+
+@dataclass(frozen=True)
+class DenseTree:
+    """One tree as trainers of all its splits take it."""
+
+    child: np.ndarray  # (n_nodes,), int32: the left child, or -1 - leaf, leaves in their order
+    weights: np.ndarray  # (n_splits, n_features), float32
+    threshold: np.ndarray  # (n_splits,), float32
+
+    @classmethod
+    def of(cls, forest):
+        """The tree of a Forest that has one."""
+        child, is_leaf = forest.child.copy(), forest.child < 0
+        child[is_leaf] = -1 - np.arange(np.count_nonzero(is_leaf))
+        return cls(child, *unpack(forest))
 
 
 def max_sparse_weights(n_features, weight_dtype="float32"):

@@ -11,7 +11,8 @@ import math
 import numpy as np
 from scipy.special import expit
 
-from .._tree import GATES, softmax
+from .._kernels.predict.trees import GATES
+from .._tree import softmax
 from ..table.feature_grid import MAX_AXES
 from ..table.feature_map import CODE, KINDS, VALUE
 from ..table.matrix import LIMIT, N_KNOTS

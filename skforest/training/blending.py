@@ -13,6 +13,8 @@ from scipy.optimize import minimize_scalar
 
 from .._kernels.base.rows import random_stream
 
+# All of these were chosen without a stored measurement.
+
 # Smallest probability of a label: a row of which all trees are wrong counts as much as a few
 # others, not as all of them together.
 MIN_PROBABILITY = 1e-3

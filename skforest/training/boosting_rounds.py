@@ -29,8 +29,8 @@ from ..forest.edit import join_starts
 from ..table.matrix import dense_blocks, weighted_sums
 from .losses import robust_size
 
+# Chosen without a stored measurement, up to DIVERGENCE.
 N_SEARCHED = 5  # outputs that splits are searched with
-MIN_GAIN = 1e-9  # of a split: less is rounding
 MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
 PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row
 # Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
@@ -302,19 +302,8 @@ class BoostingTraining:
 
     def _grow_tree(self, number, searched, rows, others):
         """The tree of a round, without values, and the leaf of every row."""
-        settings, grower = self.settings, self.grower
-        grower.start(
-            searched,
-            rows,
-            others,
-            np.cumsum(self._feature_chances()),
-            settings.l2,
-            MIN_GAIN,
-            settings.min_samples_leaf,
-            settings.depth,
-            settings.max_leaves,
-            tree_seed(self.seed, number),
-        )
+        grower, chances = self.grower, np.cumsum(self._feature_chances())
+        grower.start(searched, rows, others, chances, tree_seed(self.seed, number))
         self._in_parts(grower.write_bins, len(self.raw))
         interactions = self.interactions
         if interactions is not None:

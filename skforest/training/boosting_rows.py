@@ -8,11 +8,13 @@ from .._kernels.boosting.trainer import TreeGrower
 from .._kernels.search.projection import BoxSampler
 from .constraints import Interactions
 
-MIN_TERMS, MAX_TERMS = 2, 4  # features of an oblique direction
+# Chosen without a stored measurement.
+MAX_TERMS = 4  # features of an oblique direction
 FEATURE_BINS, DIRECTION_BINS = 255, 64  # of a feature, and of a direction, at most
 CONTRAST = "mix"  # of boxes: sums, or differences of two of them
 # The largest box has the lengths of the array to this power. It is larger than that of manifold
-# forests: a tree has few directions, all of which must be worth a split.
+# forests: a tree has few directions, all of which must be worth a split. `python
+# -m benchmarks.measure.boosting boxes` shows the errors.
 BOX_POWER = 2 / 3
 
 
@@ -70,18 +72,10 @@ class BoostingRows:
             max_terms = interactions.max_terms(max_terms)
             even = interactions.chances(np.ones(self.X.shape[1]))
             has_directions = max_terms > 1 and even.any()
-        directions = BinnedDirections(
-            self.X,
-            self.columns,
-            self.unit,
-            settings.n_directions if has_directions else 0,
-            MIN_TERMS,
-            max_terms,
-            DIRECTION_BINS,
-            self.monotonic,
-            None if self.feature_shape is None else self._box_sampler(),
-        )
-        return TreeGrower(self.code, self.cut, self.cut_start, directions)
+        n_directions = settings.n_directions if has_directions else 0
+        boxes = None if self.feature_shape is None else self._box_sampler()
+        directions = BinnedDirections(self, n_directions, max_terms, DIRECTION_BINS, boxes)
+        return TreeGrower(self, settings, directions)
 
     def _box_sampler(self):
         """The distribution of boxes; it holds scratch, so each bag has one of its own."""

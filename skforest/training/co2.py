@@ -7,7 +7,7 @@ import numpy as np
 from .._kernels.co2.oc1 import CoordinateSplitter
 from .._kernels.search.projection import GaussianSampler
 from ..forest.edit import with_votes
-from .alternating import refine_tree
+from .alternating import AlternatingSettings, refine_tree
 from .early_stopping import validation_mask
 from .growing import (
     MAX_STUMP_EPOCHS,
@@ -112,8 +112,8 @@ class CO2Method(ObliqueMethod):
             forest = self.grow(sample, seed, stop)
             if refine is None or stop[0]:
                 return forest, {}
-            options = {"criterion": criterion, "n_sweeps": self.settings.n_sweeps}
-            forest, curve = refine_tree(forest, sample, seed, stop, **options)
+            how = AlternatingSettings(n_sweeps=self.settings.n_sweeps)
+            forest, curve = refine_tree(forest, sample, seed, stop, how, criterion)
             return forest, {"refine_curve_": curve}
         if refine.validation_fraction is not None:
             sample, _ = sample.in_copies()

@@ -7,7 +7,8 @@ import numpy as np
 from .._kernels.base.rows import random_stream
 
 FOLD_SEED = 2**61  # far from the numbers of trees and bags
-TOLERANCE = 1e-4  # relative decrease of the validation loss that counts as progress
+# Relative decrease of the validation loss that counts as progress, chosen without a measurement.
+TOLERANCE = 1e-4
 
 
 def validation_mask(fraction, weight, seed, group=None):

@@ -15,13 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.base.rows import random_stream
 from .._kernels.endtoend.hyperplane import SoftSplitter
 from .._kernels.endtoend.trainer import SoftTrainer
-from ..forest.edit import prune, recount_and_prune, repack, unpack, with_gate
+from ..forest.edit import DenseTree, prune, recount_and_prune, repack, unpack, with_gate
 from ..forest.statistics import reached_nodes, recount, route, squared_error
 from ..table.feature_grid import FeatureGrid
 from .early_stopping import EarlyStopping, validation_mask
 from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions
 
-# A feature is measured in units of its deviation, but of at least this share of the largest one.
+# Chosen without a stored measurement. A feature is measured in units of its deviation, but of at
+# least this share of the largest one.
 MIN_DEVIATION = 0.3
 COUNTED_ROWS = 1000  # of which active leaves are counted
 MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
@@ -352,7 +353,6 @@ class _Training:
 
     def __init__(self, forest, data, seed, stop, options, stopping):
         self.forest, self.stop, self.options, self.stopping = forest, stop, options, stopping
-        units = options.units
         weight = data.weight.copy()
         weight[stopping.rows] = 0
         self.data, self.validation_data = data.sample(weight), data.subset(stopping.rows)
@@ -360,14 +360,7 @@ class _Training:
         rows = self.data.rows
         # Few enough that routing them takes a small part of the time of an epoch.
         self.routed = data.X[rows[:: -(-len(rows) // COUNTED_ROWS)]]
-        leaf = forest.child < 0
-        child = forest.child.copy()
-        child[leaf] = -1 - np.arange(np.count_nonzero(leaf))
-        self.trainer = SoftTrainer(
-            data.X, data.target, data.n_outputs, weight, units.mean, units.unit, child,
-            *unpack(forest), options.annealing.batch_size, options.smoothness, units.edges, seed,
-            stop,
-        )  # fmt: skip
+        self.trainer = SoftTrainer(self.data, options, seed, stop, DenseTree.of(forest))
 
     def run(self, report=None):
         """Train for all epochs, or until the validation loss stops falling.

@@ -20,6 +20,7 @@ from .method import Method
 from .user_leaves import UserLeaves
 
 MAX_DEPTH = 2**31 - 1
+# Chosen without a stored measurement.
 SEARCHED = 1024  # rows among which the cut of a large node is searched by default
 STUMP_VISITS = 20_000  # n_epochs="auto": rows shown to a stump, in 3 to 30 epochs
 MAX_STUMP_EPOCHS = 30

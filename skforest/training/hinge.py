@@ -20,14 +20,16 @@ from .method import Method
 from .trials import quick_importances
 
 # Columns that inner products read, those of largest importance, if the table has fewer rows.
-# Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns.
+# Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns, which no
+# command repeats.
 MANY_COLUMNS = 384
-MIN_EMPHASIS = 1e-3  # of a feature, where the mean is about 1
+# Of a feature, where the mean is about 1. Chosen without a stored measurement.
+MIN_EMPHASIS = 1e-3
 # Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
-# all than the second number, there is no temperature.
+# all than the second number, there is no temperature (`python -m benchmarks.measure.hinge few-rows`).
 TEMPERATURE_ROWS, MIN_ROWS = 30, 20
 # The temperature of the mean of several bags is that of one bag to this power, by the log loss of
-# held-out training rows of 22 tables.
+# held-out training rows of 22 tables (`python -m benchmarks.measure.hinge temperature`).
 TEMPERATURE_POWER = 0.7
 
 

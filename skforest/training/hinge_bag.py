@@ -13,13 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.base.loss import LossKernel
 from .._kernels.base.rows import random_stream
-from .._kernels.hinge.trainer import HingeTrainer, padded, padded_vector
+from .._kernels.hinge.features import padded
+from .._kernels.hinge.trainer import HingeTrainer, padded_vector
 from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
 from .losses import robust_size
 
+# What is not from the paper was chosen without a stored measurement.
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
-LEAF_SCALE = 0.01  # standard deviation of the initial vectors of leaves (section 4)
 COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
 N_CHECKS = 40  # evaluations of the loss, or more: one after STEPS_OF_CHECK steps at the latest
 STEPS_OF_CHECK = 500
@@ -49,6 +50,7 @@ class BagSettings:
     n_steps: int
     validation_fraction: float  # rows of each bag for early stopping; 0: no early stopping
     n_iter_no_change: int
+    leaf_scale: float = 0.01  # standard deviation of the initial vectors of leaves (section 4)
 
 
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
@@ -126,11 +128,8 @@ class HingeTraining:
         trains[mask] = 0.0
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
-        self.trainer = HingeTrainer(
-            arrays, source.scaled.shape[1], settings.depth, LEAF_SCALE, settings.fern, loss,
-            settings.optimizer, settings.momentum, settings.weight_decay, settings.dropout,
-            settings.batch_size, seed, stop,
-        )  # fmt: skip
+        n_columns = source.scaled.shape[1]
+        self.trainer = HingeTrainer(arrays, n_columns, loss, settings, seed, stop)
         self.table, self.target = source.table(), target
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))

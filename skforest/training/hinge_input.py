@@ -10,7 +10,7 @@ from ..table.matrix import dense
 
 BLOCK = 1024  # rows that are standardised together
 # Units of streams change where they would be so many times as large or small, or centres so many
-# units away.
+# units away. Chosen without a stored measurement.
 MAX_RATIO, MAX_SHIFT = 2.0, 1.0
 FAR = 10.0  # units from the centre, beyond which most values of a part are reported
 

@@ -12,7 +12,8 @@ from ..table.training_set import TrainingSet
 from .hinge_input import FAR, MAX_SHIFT, are_far
 from .losses import TargetUnits, with_outlier_weights
 
-# Units are those of this many rows, the last ones, or fewer where they are wide.
+# Units are those of this many rows, the last ones, or fewer where they are wide. Chosen without a
+# stored measurement.
 WINDOW, FEWEST, MAX_NUMBERS = 300, 20, 2**20
 RESOLVED = 2.0**12  # standard deviations from 0, where float32 has 4096 values for one of them
 

@@ -14,10 +14,11 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.nongreedy.trainer import JointTrainer
-from ..forest.edit import recount_and_prune, repack, unpack
+from ..forest.edit import DenseTree, recount_and_prune, repack
 from ..forest.statistics import route, tree_loss
 from .early_stopping import TOLERANCE, EarlyStopping
 
+# Chosen without a stored measurement, on the rows that docs/papers/nongreedy.md names.
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
 # With stable assignments: they are renewed after an epoch that lowers the bound by less than this
 # fraction.
@@ -157,20 +158,13 @@ class _Training:
         self.validation_weight = data.weight[validation_mask]
         self.weight = np.where(validation_mask, 0.0, data.weight)
         self.loss_curve = []
-        is_leaf = forest.child < 0
-        self.n_leaves = np.count_nonzero(is_leaf)
-        child = forest.child.copy()
-        child[is_leaf] = -1 - np.arange(self.n_leaves)
+        self.n_leaves = len(forest.threshold) + 1
         self.n_outputs = data.n_outputs
         self.lists_all_classes = not data.is_classification or data.n_outputs <= MANY_CLASSES
-        leaf = (np.cumsum(is_leaf) - 1)[route(forest, data.X)]
-        n_reversed = 1 if settings.inference == "fast" else int(forest.max_depth[0])
-        self.trainer = JointTrainer(
-            data.X, data.target, data.n_outputs, self.weight, child, *unpack(forest),
-            self._leaf_parameters(leaf), seed, stop, settings.row_norm or 0.0, settings.nu,
-            settings.rescale_splits, settings.momentum, settings.batch_size, n_reversed,
-            settings.stable, settings.l1,
-        )  # fmt: skip
+        tree = DenseTree.of(forest)
+        leaves = self._leaf_parameters(-1 - tree.child[route(forest, data.X)])
+        sample = data.sample(self.weight)
+        self.trainer = JointTrainer(sample, settings, seed, stop, tree, leaves)
         self.trainer.assign()
 
     def _leaf_parameters(self, leaf):

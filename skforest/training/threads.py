@@ -33,6 +33,7 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
+# Chosen without a stored measurement; `python -m benchmarks.measure.scale threads` shows the time.
 MIN_BLOCK = 1024  # rows: smaller blocks take longer together
 BLOCKS_PER_THREAD = 4
 

@@ -15,6 +15,8 @@ from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
 from .method import train_members
 from .threads import local_threads
 
+# All of these were chosen without a stored measurement.
+
 # Of the forests that are compared on held-out rows.
 N_TREES = 10
 MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is tested on

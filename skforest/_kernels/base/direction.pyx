@@ -27,6 +27,7 @@ cdef extern from "base/simd.h" nogil:
 
 
 cdef enum:
+    # Decides about time only; chosen without a stored measurement.
     FEW_TERMS = 16    # that are looked up in a row of a CSR matrix, instead of the reverse
 
 

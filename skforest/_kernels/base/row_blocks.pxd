@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from .direction cimport Table
 from .memory cimport Scratch
 
+# Chosen without a stored measurement.
 cdef enum:
     MAX_CHOSEN = 512        # features of a CSR matrix that a node reads at most
     BLOCK_ROWS = 256        # rows that are dense together

@@ -8,6 +8,7 @@ from .memory cimport Scratch
 from .row_blocks cimport RowBlocks
 
 cdef enum:
+    # Chosen without a stored measurement.
     PATIENCE = 3            # evaluations without progress before a learning rate is halved
     LANES = 16              # packed rows are padded to a multiple of this many numbers
     BLOCK = 256             # rows that are summed in float32, which is exact enough for a mean

@@ -33,6 +33,7 @@ from .memory cimport Scratch, allocate
 from .row_blocks cimport RowBlocks
 
 cdef enum:
+    # Chosen without a stored measurement.
     OWN_ROWS = 1 << 21      # numbers that are packed at most: 8 MiB, about a cache
 
 

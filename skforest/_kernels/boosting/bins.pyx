@@ -31,27 +31,27 @@ cdef extern from "base/columns.h" nogil:
     )
     void skf_bins(const float*, int64_t, float, float, int, int32_t*)
 
+# Chosen without a stored measurement.
 cdef enum:
     BLOCK = 1024         # rows that are projected together, while they stay in the cache
     N_CELLS = 512        # of the grid from which the bins of a direction are made
     N_SAMPLED = 256      # rows that the bins of a direction are made from
-    MAX_TERMS = 8        # features of a direction that is no box
+    MIN_TERMS = 2        # features of a direction that is no box: at least,
+    MAX_TERMS = 8        # and at most
     MAX_TRIES = 50       # of a draw that must differ from others
 
 
 cdef class BinnedDirections:
-    """The directions of one tree, and the bins of its rows.
+    """The directions of one tree, and the bins of its rows, which are `BoostingRows`.
 
-    X : the rows as kernels read them; columns : the same numbers by columns, float32 of shape
-    (n_features, n_rows) or a CSC matrix; unit : (n_features,), by which weights are divided;
-    monotonic : (n_features,), int8, the sign with which responses may change along each feature,
-    or 0; boxes : the distribution of boxes; None: directions are mixtures of a few features.
+    boxes : the distribution of boxes; None: directions are mixtures of 2 to `max_terms` features.
     """
 
     def __init__(
-        self, X, columns, unit, int32_t n_directions, int32_t min_terms, int32_t max_terms,
-        int32_t max_bins, monotonic=None, BoxSampler boxes=None
+        self, rows, int32_t n_directions, int32_t max_terms, int32_t max_bins,
+        BoxSampler boxes=None
     ):
+        X, columns, monotonic = rows.X, rows.columns, rows.monotonic
         cdef Grid grid
         cdef int32_t capacity = MAX_TERMS
         memset(&grid, 0, sizeof(Grid))
@@ -70,9 +70,9 @@ cdef class BinnedDirections:
             self.entry = columns.data
         else:
             self.column = columns
-        self.unit = unit
+        self.unit = rows.unit
         self.n_directions = n_directions
-        self.min_terms = min(min_terms, self.n_features)
+        self.min_terms = min(<int32_t>MIN_TERMS, self.n_features)
         self.max_terms = min(max_terms, self.n_features)
         self.max_bins = max_bins
         self.is_bounded = monotonic is not None
@@ -338,13 +338,13 @@ cdef class BinnedDirections:
             block += m
 
 
-MAX_SAMPLED = 200_000    # rows that the bins of features are made from
+MAX_SAMPLED = 200_000    # rows that bins of features are made from; chosen without a measurement
 
 
 def bin_columns(columns, max_bins, n_training):
     """Bins of features, of about equal numbers of rows, or one for each value if these are few.
 
-    They are made from the first `n_training` rows; `columns` are as `BinnedDirections` takes them.
+    They are made from the first `n_training` rows; `columns` are those of `BoostingRows`.
     Returns the upper limits of all bins but the last of each feature, one feature after the other,
     and where each begins; and the bins, uint8 of shape (n_features, n_rows).
     """

@@ -19,10 +19,11 @@ from libc.string cimport memset
 
 import numpy as np
 
-from ..predict.route cimport Slopes, add_slopes
+from ..predict.trees cimport Slopes, add_slopes
 
 cdef enum:
-    MOST = 6             # regressors of a leaf: those of the nearest splits
+    # Chosen without a stored measurement: regressors of a leaf, those of the nearest splits.
+    MOST = 6
     SUMS = 2 + 2 * MOST + MOST * MOST
 
 

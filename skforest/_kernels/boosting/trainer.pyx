@@ -31,7 +31,15 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from .bins cimport BinnedDirections
+from .cuts cimport Bins, Cut, find_bounded_cut, find_cut
 from ..base.random cimport Random, hash_seed
+
+
+cdef extern from *:
+    """
+    #define MIN_GAIN 1e-9      /* of a split: less is rounding */
+    """
+    const double MIN_GAIN
 
 
 cdef struct Node:
@@ -53,35 +61,11 @@ cdef struct Node:
     double upper
 
 
-cdef struct Found:
-    double gain
-    double middle
-    int32_t column
-    int32_t bin
-
-
-cdef inline double bounded_value(double g, double h, const Node* node) noexcept nogil:
-    """The value -g / h of a leaf, in the bounds of a node."""
-    cdef double value = -g / h if h > 0 else 0
-    return min(max(value, node.lower), node.upper)
-
-
-cdef inline double score(double g, double h, double value) noexcept nogil:
-    """Twice the decrease of the loss by a value: g^2 / h at -g / h."""
-    return -value * (2 * g + h * value)
-
-
-cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
-    """Is the curvature of a child more than the rounding error of that of its parent?"""
-    return part > 1e-12 * total
-
-
 cdef class TreeGrower:
     """Grows the trees of one boosted model on the same rows.
 
-    codes : (n_features, n_rows), uint8, the bins of the features; cut, cut_start : upper limits of
-    the bins of all features but the last ones of each; directions : those of the tree, of the same
-    rows.
+    rows : the `BoostingRows`, whose features have bins; settings : `BoostingSettings`;
+    directions : those of the tree, of the same rows.
     """
 
     cdef BinnedDirections directions
@@ -120,9 +104,8 @@ cdef class TreeGrower:
     cdef list free_slots               # of nodes that have become leaves
     cdef double[:, ::1] total          # (n_open, stride), of all rows of a node
     cdef object found_bytes            # best split of every node in every column
-    cdef Found* found
+    cdef Cut* found
     cdef double l2
-    cdef double min_gain
     cdef int64_t min_leaf
     cdef int32_t max_depth
     cdef int32_t max_leaves            # 0: no limit
@@ -133,9 +116,11 @@ cdef class TreeGrower:
     cdef int32_t[::1] leaf             # of every row
     cdef object used                   # numbers of the directions of a finished tree
 
-    def __init__(self, codes, cut, cut_start, BinnedDirections directions not None):
-        self.n_features, self.n_rows = codes.shape
-        self.code, self.cut, self.cut_start = codes, cut, cut_start
+    def __init__(self, rows, settings, BinnedDirections directions not None):
+        self.n_features, self.n_rows = rows.code.shape
+        self.code, self.cut, self.cut_start = rows.code, rows.cut, rows.cut_start
+        self.l2, self.min_leaf = settings.l2, settings.min_samples_leaf
+        self.max_depth, self.max_leaves = settings.depth, settings.max_leaves
         self.directions = directions
         self.is_bounded = directions.is_bounded
         self.is_restricted = False
@@ -143,10 +128,7 @@ cdef class TreeGrower:
 
     # --------------------------------------------------------------------------- starting a tree
 
-    def start(
-        self, derivative, rows, out_rows, chance, double l2, double min_gain,
-        int64_t min_leaf, int32_t max_depth, int32_t max_leaves, seed
-    ):
+    def start(self, derivative, rows, out_rows, chance, seed):
         """Start a tree.
 
         derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
@@ -166,8 +148,6 @@ cdef class TreeGrower:
         self.row, self.row_copy = rows.copy(), np.empty_like(rows)
         self.out_row, self.out_copy = out_rows.copy(), np.empty_like(out_rows)
         self.goes_right = np.empty(max(self.n_in, self.n_out, 1), dtype=np.uint8)
-        self.l2, self.min_gain, self.min_leaf = l2, min_gain, min_leaf
-        self.max_depth, self.max_leaves = max_depth, max_leaves
         with nogil:
             self.directions.draw(&random, cumulative)
         self.directions.find_bins(&random, self.row)
@@ -243,9 +223,9 @@ cdef class TreeGrower:
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
         n_found = max(self.n_open, 1) * max(self.n_columns, 1)
-        self.found_bytes = np.zeros(n_found * sizeof(Found), np.uint8)
+        self.found_bytes = np.zeros(n_found * sizeof(Cut), np.uint8)
         view = self.found_bytes
-        self.found = <Found*>&view[0]
+        self.found = <Cut*>&view[0]
         return 0
 
     cdef void add_up(self, const Node* node, double* total) noexcept nogil:
@@ -300,7 +280,6 @@ cdef class TreeGrower:
     def search(self, int32_t first, int32_t last):
         """Find the best cuts of all open nodes in the columns first .. last - 1."""
         cdef int32_t c, i
-        cdef Node* node
         cdef Node* open = self.nodes + self.n_nodes - self.n_open
         with nogil:
             for c in range(first, last):
@@ -311,15 +290,8 @@ cdef class TreeGrower:
                     if open[i].sibling >= 0 and open[i].is_searched:
                         self.subtract(open + i, self.nodes + open[i].sibling, c)
                 for i in range(self.n_open):
-                    node = open + i
-                    if not node.is_searched:
-                        continue
-                    if self.is_restricted and not self.allowed[i, c]:
-                        self.found[<int64_t>i * self.n_columns + c].gain = -1
-                    elif self.is_bounded:
-                        self.search_bounded(node, i, c)
-                    else:
-                        self.search_column(node, i, c)
+                    if open[i].is_searched:
+                        self.search_column(open + i, i, c)
 
     cdef const uint8_t* codes_of(self, int32_t c) noexcept nogil:
         cdef int32_t column = self.columns[c]
@@ -327,11 +299,16 @@ cdef class TreeGrower:
             return &self.code[column, 0]
         return &self.directions.code[column - self.n_features, 0]
 
+    cdef double* sums_of(self, const Node* node, int32_t c) noexcept nogil:
+        """The histogram of a node in a column."""
+        return &self.histogram[
+            node.slot * self.slot_length + self.bin_start[c] * self.stride
+        ]
+
     cdef void sum_rows(self, const Node* node, int32_t c) noexcept nogil:
         """The histogram of a column, as sums over the rows of a node."""
-        cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
-        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
+        cdef double* sums = self.sums_of(node, c)
         cdef const uint8_t* code = self.codes_of(c)
         cdef const int32_t* row = &self.row[0]
         cdef const float* own
@@ -362,96 +339,28 @@ cdef class TreeGrower:
 
     cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
         """The histogram of a node: that of its parent, in its place, minus its sibling's."""
-        cdef int64_t begin = self.bin_start[c] * self.stride
         cdef int64_t i, n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
-        cdef double* sums = &self.histogram[node.slot * self.slot_length + begin]
-        cdef const double* other = &self.histogram[sibling.slot * self.slot_length + begin]
+        cdef double* sums = self.sums_of(node, c)
+        cdef const double* other = self.sums_of(sibling, c)
         for i in range(n):
             sums[i] -= other[i]
 
     cdef void search_column(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
         """The best cut of the open node i in a column."""
-        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
-        cdef int64_t begin = self.bin_start[c] * self.stride
-        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
-        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
-        cdef const double* total = &self.total[i, 0]
-        cdef double g = 0, h = 0, count = 0, gain, square, right
-        cdef double all_h = total[self.n_search], all_count = total[self.stride - 1]
-        cdef double least = self.min_leaf, l2 = self.l2
-        cdef int32_t k, K = self.n_search, stride = self.stride
-        cdef double left[64]
-        cdef double own = 0
-        best.gain = -1
-        for k in range(K):
-            own += total[k] * total[k]
-            left[k] = 0
-        own /= all_h + l2
-        for b in range(n_bins - 1):
-            h += sums[K]
-            count += sums[stride - 1]
-            if K == 1:
-                g += sums[0]
-            else:
-                for k in range(K):
-                    left[k] += sums[k]
-            sums += stride
-            if count < least:
-                continue
-            if all_count - count < least:
-                break
-            if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
-                continue
-            if K == 1:
-                right = total[0] - g
-                gain = g * g / (h + l2) + right * right / (all_h - h + l2)
-            else:
-                square = 0
-                right = 0
-                for k in range(K):
-                    square += left[k] * left[k]
-                    right += (total[k] - left[k]) * (total[k] - left[k])
-                gain = square / (h + l2) + right / (all_h - h + l2)
-            gain -= own
-            if gain > best.gain:
-                best.gain = gain
-                best.bin = <int32_t>b
+        cdef Cut* best = self.found + <int64_t>i * self.n_columns + c
+        cdef Bins bins
+        bins.sums = self.sums_of(node, c)
+        bins.n = self.bin_start[c + 1] - self.bin_start[c]
+        bins.stride, bins.n_search = self.stride, self.n_search
+        bins.total = &self.total[i, 0]
+        bins.l2, bins.min_leaf = self.l2, self.min_leaf
         best.column = self.columns[c]
-
-    cdef void search_bounded(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
-        """As `search_column`, of one output, with the values of the children in their bounds."""
-        cdef Found* best = self.found + <int64_t>i * self.n_columns + c
-        cdef int64_t begin = self.bin_start[c] * self.stride
-        cdef int64_t n_bins = self.bin_start[c + 1] - self.bin_start[c], b
-        cdef const double* sums = &self.histogram[node.slot * self.slot_length + begin]
-        cdef const double* total = &self.total[i, 0]
-        cdef double all_h = total[1] + self.l2, g = 0, h = self.l2, count = 0, gain
-        cdef double right_g, right_h, left_value, right_value
-        cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, node))
-        cdef int32_t sign = self.sign_of(self.columns[c]), stride = self.stride
-        best.gain = -1
-        best.column = self.columns[c]
-        for b in range(n_bins - 1):
-            g += sums[0]
-            h += sums[1]
-            count += sums[stride - 1]
-            sums += stride
-            if count < self.min_leaf:
-                continue
-            if total[stride - 1] - count < self.min_leaf:
-                break
-            right_g, right_h = total[0] - g, all_h - h + self.l2
-            if not exceeds_rounding(min(h, right_h), all_h):
-                continue
-            left_value = bounded_value(g, h, node)
-            right_value = bounded_value(right_g, right_h, node)
-            if sign * (right_value - left_value) < 0:
-                continue
-            gain = score(g, h, left_value) + score(right_g, right_h, right_value) - own
-            if gain > best.gain:
-                best.gain = gain
-                best.bin = <int32_t>b
-                best.middle = left_value + (right_value - left_value) / 2
+        if self.is_restricted and not self.allowed[i, c]:
+            best.gain = -1
+        elif self.is_bounded:
+            find_bounded_cut(&bins, node.lower, node.upper, self.sign_of(best.column), best)
+        else:
+            find_cut(&bins, best)
 
     # ------------------------------------------------------------------------ the next open nodes
 
@@ -460,7 +369,7 @@ cdef class TreeGrower:
         cdef int32_t number, end = self.n_nodes, first = end - self.n_open
         for number in range(first, end):
             self.choose_split(self.nodes + number, number - first)
-            if not self.nodes[number].gain > self.min_gain:
+            if not self.nodes[number].gain > MIN_GAIN:
                 self.free_slots.append(self.nodes[number].slot)
             else:
                 self.nodes[number].is_waiting = self.max_leaves > 0
@@ -468,7 +377,7 @@ cdef class TreeGrower:
         if self.max_leaves == 0:
             self.reserve_nodes(end + 2 * self.n_open)
             for number in range(first, end):
-                if self.nodes[number].gain > self.min_gain:
+                if self.nodes[number].gain > MIN_GAIN:
                     self.split_node(number)
         else:
             self.reserve_nodes(end + 2)
@@ -493,7 +402,7 @@ cdef class TreeGrower:
     cdef void choose_split(self, Node* node, int64_t i) noexcept nogil:
         """Note the best cut of all columns in the open node i; without one, its gain is -1."""
         cdef int32_t c
-        cdef Found* found = self.found + i * self.n_columns
+        cdef Cut* found = self.found + i * self.n_columns
         node.gain = -1
         if not node.is_searched:
             return

@@ -36,6 +36,7 @@ from ..base.stump cimport (
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
 
+# Chosen without a stored measurement.
 cdef enum:
     MIN_HOLDOUT_ROWS = 40   # rows of the smallest node that holds some out
     MIN_EPOCHS = 3

@@ -30,6 +30,7 @@ from ..search.split cimport ENTROPY, Sample, Split
 cdef extern from "base/columns.h" nogil:
     void skf_range(const float*, int64_t, float*, float*)
 
+# Chosen without a stored measurement.
 cdef enum:
     MAX_WEIGHTS = 50        # weights that a round moves, chosen at random
     MAX_ROUNDS = 20         # from one start

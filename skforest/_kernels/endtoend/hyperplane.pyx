@@ -23,6 +23,7 @@ from .trainer cimport SoftTrainer
 from ..search.split cimport Split
 from ..base.stump cimport node_moments, pack_rows, padded_length
 
+# Chosen without a stored measurement.
 cdef enum:
     ATTEMPTS = 5               # stumps that are trained before the node becomes a leaf
     DRAWS = 100                # draws of features until one of them varies

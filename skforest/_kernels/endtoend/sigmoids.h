@@ -4,7 +4,7 @@
 
 #include "../base/descent.h"
 
-/* Margins count as no steeper than this: exp stays a normal float, and so does a product of two. */
+/* Exact: margins count as no steeper than this, where exp and a product of two stay normal floats. */
 #define SKF_MAX_EXPONENT 30.0f
 /* Averages of gradients below this are set to 0: subnormal numbers are slow. */
 #define SKF_MIN_AVERAGE 1e-18f

@@ -16,10 +16,7 @@ and the values of a row are the means over the background rows. Each is found in
   table of the sides of the mixtures with each row z. A split of more players than a table has
   divides one cube after the other, from the range in which the projections of its mixtures lie;
 - by pairs of a random permutation of the players and its reverse, where this would take too
-  long. Projections are updated as players change from z to x one after the other.
-
-Projections are float64 here and float32 in prediction. Where rounding could decide, `project` is
-called on the mixture, so that each mixture reaches the leaf that `predict` finds.
+  long (permutations.pyx).
 """
 
 cimport cython
@@ -29,12 +26,58 @@ from libc.string cimport memset
 
 import numpy as np
 
-from ..base.direction cimport (
-    FLOAT32, Grid, Table, as_directions, as_grid, project, reserve_unfolded, unfold
-)
 from ..base.memory cimport Scratch, allocate
 from ..base.poll cimport poll
-from ..base.random cimport Random, hash_seed, shuffle
+from ..base.random cimport hash_seed
+from .game cimport LEFT, MOST_TABLED, RIGHT, Node, Term
+from .permutations cimport SampledGame
+
+cdef enum:
+    BRANCH = 2           # a side that depends on an undecided player,
+    GIVE_UP = 3          # or on too many
+
+cdef enum:
+    MOST_BITS = 64       # players of a path that are bits of a word
+    N_KEPT = 1040        # SKF_KEPT
+    ROWS_TABLED = 112    # SKF_ROWS_TABLED
+
+cdef extern from "explain/cubes.h" nogil:
+    ctypedef struct Cube "skf_cube":
+        uint64_t x
+        uint64_t z
+        int64_t row
+    ctypedef struct Division "skf_division":
+        Cube* side[2]
+        int64_t n[2]
+        int64_t space[2]
+    ctypedef struct Pieces "skf_pieces":
+        pass
+    int skf_count_bits(uint64_t)
+    void skf_add_change(float, float, const float*, int, float*)
+    void skf_tabulate(const float*, const float*, int, int, uint64_t*, float*)
+    void skf_compare(const float*, float, int, int, uint64_t*)
+    void skf_compare_range(const float*, const float*, float, int, uint64_t*)
+    bint skf_divide_by_sums(
+        const double*, const uint64_t*, int, double, double, Cube, Division*, Cube*, int32_t*, int
+    )
+    bint skf_divide(
+        const uint64_t*, const uint64_t*, int, const Cube*, int64_t, Pieces*, Division*
+    )
+    void skf_weigh_cubes(const Cube*, int64_t, const double*, int, const uint64_t*, int, double*)
+
+
+cdef struct Change:
+    double size          # what the projection changes when the player is taken from x
+    int32_t player
+
+
+cdef struct List:
+    const Cube* cube
+    int64_t n
+    Cube* end[2]         # where lists of the sides of its splits may be written
+    int32_t node
+    int32_t n_bits       # players that its cubes may have decided
+
 
 cdef void add_range(const float* change, int32_t n, float* low, float* high) noexcept nogil:
     """Extend the ranges of projections by what a player changes."""
@@ -45,38 +88,45 @@ cdef void add_range(const float* change, int32_t n, float* low, float* high) noe
 
 
 @cython.final
-cdef class ShapleyTrees:
+cdef class ShapleyTrees(SampledGame):
     """Shapley values of the rows X, with the background Z, of the trees of a forest.
 
-    X and Z are mapped rows, float32; `player` is the player of every feature. `values` are the
-    rows of leaf values, (n_values, n_outputs), and `slopes` their linear functions, (n_slopes,
-    n_outputs), both float64. `n_pairs` pairs of permutations replace the cubes where a pair of
-    rows has more than 2^max_exact of them, or where a split without a table has more than
+    Rows and values are as in `TreeGame`. `n_pairs` pairs of permutations replace the cubes where a
+    pair of rows has more than 2^max_exact of them, or where a split without a table has more than
     max_exact undecided players.
     """
+
+    cdef int32_t max_exact
+    cdef int64_t most_cubes
+    cdef uint64_t seed
+    cdef double[:, ::1] share             # share[a, b] = (a - 1)! b! / (a + b)!
+    cdef Change* changes
+    # The lists of cubes.
+    cdef int64_t first                    # row of the block
+    cdef int64_t size                     # number of its rows
+    cdef int64_t next_size                # of the next block
+    cdef uint8_t* failed                  # whether rows are to be sampled
+    cdef bint is_lost                     # some of them may have been added
+    cdef uint64_t[112] right              # table of a split for the rows of the block
+    cdef uint64_t[64] bit                 # 1 << p
+    cdef int32_t* bit_of                  # number of the bit of a player
+    cdef int32_t[64] player_of            # player of a bit
+    cdef int32_t n_bits                   # in use on the path
+    cdef int64_t n_cubes                  # size of each of the arrays
+    cdef float* floats                    # for tables of splits
+    cdef Pieces* kept                     # pieces of tables of splits
+    cdef Cube* cubes[2]                   # the lists of the left sides, and of the right sides
+    cdef List* lists                      # those that wait
+    cdef double* from_x
+    cdef double* from_z
 
     def __init__(
         self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed
     ):
-        cdef int64_t p, size, n = MOST_BITS + 2
-        cdef Grid grid = as_grid(forest.feature_shape, forest.wrap, forest.unordered)
-        cdef Scratch scratch = Scratch()
-        self.arrays = arrays = forest.arrays
-        self.scratch = scratch
-        self.directions = as_directions(arrays, forest.n_features, grid)
-        self.unfolded = reserve_unfolded(scratch, forest.router.max_terms, &grid)
-        self.X, self.Z, self.player = X, Z, player
-        # Columns of Z, and rows of zeros behind them that loops over sixteen rows read.
-        self.n_rows = self.Z.shape[0] + 16
-        columns = np.zeros((forest.n_features, self.n_rows), dtype=np.float32)
-        columns[:, : len(Z)] = Z.T
-        self.columns = columns
-        self.values, self.slopes = values, slopes
-        self.slope_start, self.slope_feature = arrays["slope_start"], arrays["slope_feature"]
-        self.has_slopes = len(arrays["slope_feature"]) > 0
-        self.n_outputs = self.values.shape[1]
-        self.n_all_players = n_players
-        self.max_exact, self.n_pairs, self.seed = max_exact, n_pairs, seed
+        cdef int64_t p, n = MOST_BITS + 2
+        SampledGame.__init__(self, forest, X, Z, player, n_players, values, slopes, n_pairs)
+        cdef Scratch scratch = self.scratch
+        self.max_exact, self.seed = max_exact, seed
         self.most_cubes = 2**max_exact
         factorial = [1]
         for p in range(1, 2 * n):
@@ -85,19 +135,8 @@ cdef class ShapleyTrees:
             [factorial[a - 1] * factorial[b] / factorial[a + b] if a else 0 for b in range(n)]
             for a in range(n)
         ])
-        size = n_players * self.n_outputs
-        allocate[double](scratch, size, [&self.part, &self.total, &self.squares, NULL])
-        allocate[double](scratch, self.n_outputs, [
-            &self.leaf_value, &self.next_value, &self.from_x, &self.from_z, NULL
-        ])
-        allocate[int32_t](scratch, n_players, [
-            &self.number_of, &self.players, &self.touched, &self.order, &self.bit_of, NULL
-        ])
-        self.taken = scratch.doubles(n_players)
-        self.touched_by = scratch.longs(n_players)
-        self.mixture = scratch.floats(forest.n_features)
-        for p in range(n_players):
-            self.number_of[p] = -1
+        allocate[double](scratch, self.n_outputs, [&self.from_x, &self.from_z, NULL])
+        self.bit_of = scratch.ints(n_players)
         for p in range(MOST_BITS):
             self.bit[p] = <uint64_t>1 << p
         self.kept = <Pieces*>scratch.bytes_of(N_KEPT * <int64_t>sizeof(Pieces))
@@ -109,89 +148,13 @@ cdef class ShapleyTrees:
         for p in range(2):
             self.cubes[p] = <Cube*>scratch.bytes_of(self.n_cubes * <int64_t>sizeof(Cube))
 
-    def load(
-        self, const int32_t[::1] child, const float[::1] threshold, const int32_t[::1] code,
-        const int64_t[::1] start, const int32_t[::1] feature, const float[::1] weight,
-        const double[::1] margin
-    ):
-        """Take a tree. The terms of split s are start[s] .. start[s + 1] - 1, by player."""
-        cdef int64_t node, s, t, n_nodes = child.shape[0], n_terms = feature.shape[0]
-        cdef Scratch scratch = Scratch()
-        cdef Node* one
-        self.of_tree = scratch
-        self.n_splits = threshold.shape[0]
-        self.nodes = <Node*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Node))
-        self.terms = <Term*>scratch.bytes_of(n_terms * <int64_t>sizeof(Term))
-        self.changes = <Change*>scratch.bytes_of(n_terms * <int64_t>sizeof(Change))
-        self.projections = scratch.doubles(self.n_rows * self.n_splits)
-        allocate[int32_t](scratch, self.n_splits, [&self.path, &self.side, NULL])
-        self.path_value = scratch.doubles(self.n_splits)
+    def load(self, child, threshold, code, start, feature, weight, margin):
+        """As `TreeGame.load`."""
+        SampledGame.load(self, child, threshold, code, start, feature, weight, margin)
+        cdef Scratch scratch = self.of_tree
+        self.changes = <Change*>scratch.bytes_of(len(feature) * <int64_t>sizeof(Change))
         self.lists = <List*>scratch.bytes_of((self.n_splits + 2) * <int64_t>sizeof(List))
         self.next_size = ROWS_TABLED
-        self.number_players(child, feature)
-        for t in range(n_terms):
-            self.terms[t].weight = weight[t]
-            self.terms[t].feature = feature[t]
-            self.terms[t].player = self.number_of[self.player[feature[t]]]
-        for node in range(n_nodes):
-            one = self.nodes + node
-            one.left = child[node]
-            one.n_players = 0
-            if one.left < 0:
-                continue
-            s = (one.left - 1) // 2
-            one.threshold, one.margin, one.code = threshold[s], margin[s], code[s]
-            one.start, one.end = start[s], start[s + 1]
-            one.feature = -1
-            if one.code < self.directions.n_features:
-                one.feature, one.margin = one.code, 0
-                one.players[0] = self.number_of[self.player[one.code]]
-                one.n_players = 1
-            else:
-                self.count_players(one)
-                self.project_background(one, s)
-
-    cdef void number_players(
-        self, const int32_t[::1] child, const int32_t[::1] feature
-    ) noexcept nogil:
-        """Number the players of the tree, in their order."""
-        cdef int64_t i, t, row
-        cdef int32_t p
-        for p in range(self.n_players):
-            self.number_of[self.players[p]] = -1
-        for t in range(feature.shape[0]):
-            self.number_of[self.player[feature[t]]] = 0
-        for i in range(child.shape[0] if self.has_slopes else 0):
-            if child[i] < 0:
-                row = -1 - <int64_t>child[i]
-                for t in range(self.slope_start[row], self.slope_start[row + 1]):
-                    self.number_of[self.player[self.slope_feature[t]]] = 0
-        self.n_players = 0
-        for p in range(self.n_all_players):
-            if self.number_of[p] == 0:
-                self.number_of[p] = self.n_players
-                self.players[self.n_players] = p
-                self.n_players = self.n_players + 1
-
-    cdef void count_players(self, Node* node) noexcept nogil:
-        cdef int64_t t
-        node.n_players = 0
-        for t in range(node.start, node.end):
-            if t > node.start and self.terms[t].player == self.terms[t - 1].player:
-                continue
-            if node.n_players < MOST_TABLED:
-                node.players[node.n_players] = self.terms[t].player
-            node.n_players += 1
-
-    cdef void project_background(self, const Node* node, int64_t split) noexcept nogil:
-        """Projections of the background rows on the direction of a node."""
-        cdef int64_t b, t
-        cdef double total
-        for b in range(self.Z.shape[0]):
-            total = 0
-            for t in range(node.start, node.end):
-                total += self.terms[t].weight * self.Z[b, self.terms[t].feature]
-            self.projections[split * self.n_rows + b] = total
 
     def explain(
         self, uint64_t tree, double scale, double[:, :, ::1] out, double[:, :, ::1] variance,
@@ -500,23 +463,6 @@ cdef class ShapleyTrees:
             self.taken[node.players[i]] = 0
         self.right[row] = right
 
-    cdef int32_t predicted_side(self, const Node* node) noexcept nogil:
-        """The side that prediction finds for the mixture of `taken` players from x."""
-        cdef int64_t t, offset = 0
-        cdef int32_t f
-        cdef float value
-        cdef Table table
-        table.dtype = FLOAT32
-        table.n_samples = 1
-        table.n_features = <int32_t>self.player.shape[0]
-        table.data = self.mixture
-        for t in range(node.start, node.end):
-            f = self.terms[t].feature
-            self.mixture[f] = self.x[f] if self.taken[self.terms[t].player] == 1 else self.z[f]
-        unfold(&self.unfolded, &self.directions, node.code, &table)
-        project(&self.unfolded, &table, &offset, 1, &value)
-        return value > <float>node.threshold
-
     cdef int32_t predicted_side_of(self, const Node* node, const Cube* cube) noexcept nogil:
         """The side that prediction finds for the mixture of a cube with all players decided."""
         cdef int32_t i, side
@@ -602,174 +548,3 @@ cdef class ShapleyTrees:
             elif cube.z & self.bit[i]:
                 for k in range(self.n_outputs):
                     part[k] -= self.from_z[k]
-
-    # --------------------------------------------------------------------------- by permutations
-
-    cdef void sample(self, uint64_t seed) noexcept nogil:
-        """Sums over pairs of permutations of the values, and of their squares."""
-        cdef Random random
-        cdef int32_t i, k, f, player, last
-        cdef int64_t _, at
-        cdef double mean
-        random.state = seed
-        self.pair = self.pair + 1
-        self.n_touched = 0
-        for f in range(<int32_t>self.player.shape[0]):
-            player = self.number_of[self.player[f]]
-            if player >= 0 and self.x[f] != self.z[f]:
-                self.touch(player)
-        for i in range(self.n_touched):
-            self.order[i] = self.touched[i]
-            at = <int64_t>self.touched[i] * self.n_outputs
-            for k in range(self.n_outputs):
-                self.total[at + k] = self.squares[at + k] = 0
-        last = self.n_touched - 1
-        for _ in range(self.n_pairs):
-            shuffle(&random, self.order, self.n_touched, self.n_touched)
-            self.follow()
-            for i in range(self.n_touched // 2):
-                player = self.order[i]
-                self.order[i] = self.order[last - i]
-                self.order[last - i] = player
-            self.follow()
-            for i in range(self.n_touched):
-                at = <int64_t>self.touched[i] * self.n_outputs
-                for k in range(self.n_outputs):
-                    mean = self.part[at + k] / 2
-                    self.total[at + k] = self.total[at + k] + mean
-                    self.squares[at + k] = self.squares[at + k] + mean * mean
-                    self.part[at + k] = 0
-
-    cdef void follow(self) noexcept nogil:
-        """Add what each player changes, in `order`, as it is taken from x, to `part`."""
-        cdef int32_t i, k, level, player, side, depth
-        cdef int64_t row, new
-        cdef double* part
-        cdef const Node* one
-        row = self.descend(0, 0, &depth)
-        self.evaluate_leaf(row, self.leaf_value)
-        for i in range(self.n_touched):
-            player = self.order[i]
-            self.taken[player] = 1
-            new = row
-            for level in range(depth):
-                one = self.nodes + self.path[level]
-                if not self.update(one, player, &self.path_value[level]):
-                    continue
-                side = self.side_of(one, self.path_value[level])
-                if side != self.side[level]:
-                    # What lies below is left, and needs no update.
-                    self.side[level] = side
-                    new = self.descend(one.left + side, level + 1, &depth)
-                    break
-            if new == row and not self.has_slopes:
-                continue
-            row = new
-            self.evaluate_leaf(row, self.next_value)
-            part = self.part + <int64_t>player * self.n_outputs
-            for k in range(self.n_outputs):
-                part[k] += self.next_value[k] - self.leaf_value[k]
-                self.leaf_value[k] = self.next_value[k]
-        for i in range(self.n_touched):
-            self.taken[self.order[i]] = 0
-
-    cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil:
-        """Row of values of the leaf that the mixture reaches from a node, with the path to it."""
-        cdef const Node* one
-        cdef double value
-        cdef int64_t t
-        cdef int32_t f
-        while True:
-            one = self.nodes + node
-            if one.left < 0:
-                depth[0] = level
-                return -1 - <int64_t>one.left
-            if one.feature >= 0:
-                f = one.feature
-                value = self.x[f] if self.taken[one.players[0]] == 1 else self.z[f]
-            else:
-                value = self.of_z[((one.left - 1) >> 1) * self.n_rows]
-                for t in range(one.start, one.end):
-                    if self.taken[self.terms[t].player] == 1:
-                        f = self.terms[t].feature
-                        value += self.terms[t].weight * (<double>self.x[f] - self.z[f])
-            self.path[level] = node
-            self.path_value[level] = value
-            self.side[level] = self.side_of(one, value)
-            node = one.left + self.side[level]
-            level += 1
-
-    cdef inline int32_t side_of(self, const Node* node, double value) noexcept nogil:
-        """The side on which a projection of the mixture lies."""
-        if value > node.threshold + node.margin:
-            return RIGHT
-        if value <= node.threshold - node.margin:
-            return LEFT
-        return self.predicted_side(node)
-
-    cdef inline bint update(
-        self, const Node* node, int32_t player, double* value
-    ) noexcept nogil:
-        """Take a player from x in the projection on a direction; False if it has no weight."""
-        cdef int64_t t = node.start, end = node.end, middle
-        cdef int32_t f
-        if node.feature >= 0:
-            if node.players[0] != player:
-                return False
-            value[0] = self.x[node.feature]
-            return True
-        while t < end:
-            middle = t + ((end - t) >> 1)
-            if self.terms[middle].player < player:
-                t = middle + 1
-            else:
-                end = middle
-        if t == node.end or self.terms[t].player != player:
-            return False
-        while t < node.end and self.terms[t].player == player:
-            f = self.terms[t].feature
-            value[0] += self.terms[t].weight * (<double>self.x[f] - self.z[f])
-            t += 1
-        return True
-
-    cdef inline void touch(self, int32_t player) noexcept nogil:
-        """Set the values of a player to 0, the first time that the pair depends on it."""
-        cdef int32_t k
-        if self.touched_by[player] == self.pair:
-            return
-        self.touched_by[player] = self.pair
-        self.touched[self.n_touched] = player
-        self.n_touched = self.n_touched + 1
-        for k in range(self.n_outputs):
-            self.part[player * <int64_t>self.n_outputs + k] = 0
-
-    cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil:
-        """Value of a leaf at the mixture."""
-        cdef int64_t j
-        cdef int32_t k, f
-        cdef double at
-        for k in range(self.n_outputs):
-            value[k] = self.values[row, k]
-        if not self.has_slopes:
-            return
-        for j in range(self.slope_start[row], self.slope_start[row + 1]):
-            f = self.slope_feature[j]
-            at = self.x[f] if self.taken[self.number_of[self.player[f]]] == 1 else self.z[f]
-            for k in range(self.n_outputs):
-                value[k] += self.slopes[j, k] * at
-
-    cdef void add_sample(self, double* out, double* variance, double scale) noexcept nogil:
-        """Add the means over pairs of permutations, and their variances, to those of the row."""
-        cdef int32_t i, k
-        cdef double mean, excess
-        cdef double n = <double>self.n_pairs
-        cdef int64_t at, to
-        for i in range(self.n_touched):
-            at = <int64_t>self.touched[i] * self.n_outputs
-            to = <int64_t>self.players[self.touched[i]] * self.n_outputs
-            for k in range(self.n_outputs):
-                mean = self.total[at + k] / n
-                excess = self.squares[at + k] / n - mean * mean
-                out[to + k] += scale * mean
-                if excess > 0:
-                    variance[to + k] += scale * scale * excess / (n - 1)

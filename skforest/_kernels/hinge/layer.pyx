@@ -1,6 +1,6 @@
 """Hinge trees as a layer of a network: responses to given features, and gradients.
 
-The loops are those of training (`hinge.pyx`), for models with features, a loss and an optimiser of
+The loops are those of training (trainer.pyx), for models with features, a loss and an optimiser of
 their own. With v* the test of the smallest absolute margin d on the path of a row to leaf l
 (Lay et al. 2018, equations 10 to 12), and g the gradient by the response:
 
@@ -16,11 +16,11 @@ import numpy as np
 
 from .trainer import padded_vector
 
-from .trainer cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_route
+from .margins cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_route
 from ..base.poll cimport poll
 
 cdef enum:
-    BLOCK = 256                # rows that are routed together
+    BLOCK = 256                # rows that are routed together, chosen without a measurement
 
 
 cdef class HingePass:

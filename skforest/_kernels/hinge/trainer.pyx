@@ -30,31 +30,28 @@ and g = dL/df,
     f = H^T h,        dL/dh = H g,        dL/dH = sum over rows of h g^T.
 """
 
-cimport cython
-from libc.math cimport isfinite, sqrt
+from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from ..base.descent cimport SKF_TILE, skf_multiply
 from ..base.loss cimport LossKernel
 from ..base.poll cimport poll
 from ..base.random cimport Random, below, next_word, normal, uniform
 from ..base.row_reader cimport RowReader, as_reader
 from ..base.rows cimport BatchSampler
+from .features cimport HingeFeatures, HingeHead
+from .margins cimport (
+    SKF_WIDE, Stepper, Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_route,
+    skf_hinge_step
+)
 
+# Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of steps.
 cdef enum:
-    LEAST_BLOCK = 16           # rows of z, at least
-    CACHE = 1 << 19            # bytes of z that stay in the cache while trees read them
     BLOCK = 256                # rows of scratch, at least; leaves by which `value` grows, at least
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
-
-
-cpdef int64_t padded(int64_t n) noexcept nogil:
-    """Floats that n features take in a row of features: a multiple of the tile of a product."""
-    return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
 
 
 def padded_vector(int64_t n):
@@ -63,257 +60,6 @@ def padded_vector(int64_t n):
     while width < n and width < SKF_WIDE:
         width *= 2
     return width if width >= n else (n + SKF_WIDE - 1) // SKF_WIDE * SKF_WIDE
-
-
-@cython.final
-cdef class HingeFeatures:
-    """The features of one batch of at most n_rows rows; `arrays` are those of `HingeTrainer`."""
-
-    # parameters, and the state of the optimiser
-    cdef float[:, ::1] direction, direction_mean, direction_power
-    cdef const int32_t[:, ::1] receptive_fields
-    cdef double[::1] mean, variance
-    cdef int64_t[::1] counts
-
-    # sizes, in floats; widths include the padding
-    cdef int64_t n_columns, n_patches, patch_size
-    cdef int64_t patch_width       # learned features of a patch
-    cdef int64_t linear_width      # learned features of all patches
-    cdef int64_t width             # all features
-    cdef int64_t block             # rows of z
-    cdef int64_t batch_size
-    cdef bint is_convolution       # several patches
-    cdef bint copies_patches       # patches are parts of the rows
-
-    # scratch of a batch
-    cdef float[:, ::1] x, patches, z, dz, gradient, kernels
-    cdef float[::1] centre, unit, sum, square
-
-    def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):
-        cdef int64_t f
-        self.direction, self.receptive_fields = arrays["direction"], arrays["receptive_fields"]
-        self.direction_mean = arrays["direction_mean"]
-        self.direction_power = arrays["direction_power"]
-        self.mean, self.variance = arrays["mean"], arrays["variance"]
-        self.counts = arrays["counts"]
-        self.n_columns = n_columns
-        self.batch_size = batch_size
-        self.n_patches = self.receptive_fields.shape[0]
-        self.patch_size = self.direction.shape[0]
-        self.patch_width = self.direction.shape[1]
-        self.linear_width = self.n_patches * self.patch_width
-        self.width = self.mean.shape[0]
-        self.is_convolution = self.n_patches > 1
-        self.copies_patches = self.is_convolution or self.patch_size != n_columns
-        self.x = np.zeros((n_rows, n_columns), dtype=np.float32)
-        # A row that is its own only patch is not copied.
-        self.patches = self.x
-        if self.copies_patches:
-            self.patches = np.zeros((n_rows * self.n_patches, self.patch_size), dtype=np.float32)
-        block = max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8)
-        self.block = min(n_rows, block)
-        self.z = np.zeros((self.block, self.width), dtype=np.float32)
-        n_slopes = 1 if self.is_convolution else n_rows
-        self.dz = np.zeros((n_slopes, self.width), dtype=np.float32)
-        self.kernels = np.zeros((self.patch_width, self.patch_size), dtype=np.float32)
-        self.gradient = np.zeros((self.patch_size, self.patch_width), dtype=np.float32)
-        self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
-        self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
-        for f in range(self.linear_width, self.width):     # columns, whose units never change
-            self.centre[f] = <float>self.mean[f]
-            self.unit[f] = <float>(1 / sqrt(self.variance[f]))
-        self.set_units()
-
-    # --------------------------------------------------------------------------------- statistics
-
-    cdef void set_units(self) noexcept nogil:
-        """Mean and reciprocal deviation of each feature in float32, as the loops read them."""
-        cdef int64_t f
-        for f in range(self.linear_width):
-            self.centre[f] = <float>self.mean[f]
-            self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_MIN_VARIANCE))
-
-    def reset_statistics(self, const float[:, ::1] u):
-        """Mean and variance of given values u of the learned features, (n_rows, linear_width)."""
-        cdef int64_t n_rows = u.shape[0]
-        values = np.asarray(u)
-        variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
-        np.asarray(self.mean)[:self.linear_width] = values.mean(axis=0, dtype=np.float64)
-        np.asarray(self.variance)[:self.linear_width] = variance
-        self.counts[1] = (n_rows + self.batch_size - 1) // self.batch_size
-        self.set_units()
-
-    cdef void clear_sums(self) noexcept nogil:
-        """Before the first block of a batch that trains."""
-        memset(&self.sum[0], 0, self.width * sizeof(float))
-        memset(&self.square[0], 0, self.width * sizeof(float))
-
-    cdef void update_statistics(self, int64_t n) noexcept nogil:
-        """Running mean and variance, from the sums of the standardised features of a batch."""
-        cdef int64_t f, seen = self.counts[1]
-        cdef double mean, variance, deviation, old = <double>seen / (seen + 1)
-        if n < 2:
-            return
-        old = min(old, SKF_MAX_MEMORY)
-        for f in range(self.linear_width):
-            # Sums of standardised features cancel less than those of the inner products.
-            deviation = sqrt(self.variance[f] + SKF_MIN_VARIANCE)
-            mean = self.sum[f] / n
-            variance = max((self.square[f] - n * mean * mean) / (n - 1), 0.0)
-            mean = self.mean[f] + mean * deviation
-            variance = variance * deviation * deviation
-            self.mean[f] = old * self.mean[f] + (1 - old) * mean
-            self.variance[f] = old * self.variance[f] + (1 - old) * variance
-        self.counts[1] = seen + 1
-        self.set_units()
-
-    # -------------------------------------------------------------------------------- rows of z
-
-    cdef void load(self, RowReader table, int64_t start, int64_t n) noexcept nogil:
-        """Standardised features of n <= block rows of a table."""
-        cdef int64_t i
-        for i in range(n):
-            table.copy(start + i, &self.x[i, 0])
-        self.project(0, n)
-        self.standardize(n)
-
-    cdef void project(self, int64_t start, int64_t n) noexcept nogil:
-        """z of the rows start .. start + n - 1 of x, before they are standardised."""
-        cdef int64_t i, patch, t, first = start * self.n_patches
-        if self.copies_patches:
-            for i in range(n):
-                for patch in range(self.n_patches):
-                    for t in range(self.patch_size):
-                        self.patches[first + i * self.n_patches + patch, t] = (
-                            self.x[start + i, self.receptive_fields[patch, t]]
-                        )
-        if self.linear_width:
-            skf_multiply(
-                &self.patches[first, 0], self.patch_size, 1, n * self.n_patches, self.patch_size,
-                &self.direction[0, 0], self.patch_width, self.patch_width, &self.z[0, 0],
-                self.width // self.n_patches
-            )
-        if self.width > self.linear_width:
-            for i in range(n):
-                memcpy(
-                    &self.z[i, self.linear_width], &self.x[start + i, 0],
-                    self.n_columns * sizeof(float)
-                )
-
-    cdef void standardize(self, int64_t n) noexcept nogil:
-        skf_standardise(
-            &self.z[0, 0], n, self.width, &self.centre[0], &self.unit[0], &self.sum[0],
-            &self.square[0]
-        )
-
-    # ---------------------------------------------------------------------------------- gradients
-
-    cdef void clear_gradient(self, int64_t n) noexcept nogil:
-        if self.is_convolution:
-            memset(&self.kernels[0, 0], 0, self.patch_width * self.patch_size * sizeof(float))
-        else:
-            memset(&self.dz[0, 0], 0, n * self.width * sizeof(float))
-
-    cdef void add_gradient(
-        self, const Test* tests, const int32_t* test, const float* slope, int64_t n
-    ) noexcept nogil:
-        """Add the derivatives of one tree by the features: of row i at test[i] only."""
-        cdef int64_t i
-        if self.is_convolution:
-            # Few of the thousands of features of a row have a gradient: no dense product.
-            skf_kernel_gradient(
-                tests, test, slope, n, &self.patches[0, 0], self.n_patches, self.patch_size,
-                self.patch_width, &self.unit[0], &self.kernels[0, 0]
-            )
-        else:
-            for i in range(n):
-                self.dz[i, tests[test[i]].feature] = self.dz[i, tests[test[i]].feature] + slope[i]
-
-    cdef void step(self, const Stepper* stepper, int64_t n) noexcept nogil:
-        """Move the directions; then take the n rows of the batch into the statistics."""
-        if self.linear_width == 0:
-            return
-        self.reduce_gradient(n)
-        skf_hinge_step(
-            stepper, &self.direction[0, 0], self.patch_width, &self.direction_mean[0, 0],
-            &self.direction_power[0, 0], self.patch_width, &self.gradient[0, 0], NULL,
-            self.patch_size, self.patch_width
-        )
-        self.update_statistics(n)
-
-    cdef void reduce_gradient(self, int64_t n) noexcept nogil:
-        """The gradient of the directions, summed over the rows."""
-        cdef int64_t k, t
-        if self.is_convolution:
-            for t in range(self.patch_size):
-                for k in range(self.patch_width):
-                    self.gradient[t, k] = self.kernels[k, t]
-            return
-        skf_scale_columns(&self.dz[0, 0], n, self.linear_width, self.width, &self.unit[0])
-        skf_multiply(
-            &self.patches[0, 0], 1, self.patch_size, self.patch_size, n, &self.dz[0, 0],
-            self.width, self.patch_width, &self.gradient[0, 0], self.patch_width
-        )
-
-
-@cython.final
-cdef class HingeHead:
-    """The head: a learned matrix H after the trees; `arrays` are those of `HingeTrainer`."""
-
-    # parameters, and the state of the optimiser: (n_trees, width), with 0 in the padding
-    cdef float[:, ::1] weights, weights_mean, weights_power
-    cdef int64_t n_trees, width
-
-    # of a batch: responses of trees, and the derivatives by them, (n_trees, n_rows)
-    cdef float[:, ::1] responses, slopes
-    cdef float[:, ::1] g_transposed, gradient
-
-    def __init__(self, dict arrays, int64_t n_rows):
-        self.weights = arrays["head"]
-        self.weights_mean = arrays["head_mean"]
-        self.weights_power = arrays["head_power"]
-        self.n_trees = self.weights.shape[0]
-        self.width = self.weights.shape[1]
-        shape = 2, self.n_trees, padded(n_rows)
-        self.responses, self.slopes = np.zeros(shape, dtype=np.float32)
-        self.g_transposed = np.zeros((self.width, padded(n_rows)), dtype=np.float32)
-        self.gradient = np.zeros((self.n_trees, self.width), dtype=np.float32)
-
-    cdef void clear(self, int64_t n) noexcept nogil:
-        """Set the responses to n rows to 0, also those of trees that dropout leaves out."""
-        cdef int64_t tree
-        for tree in range(self.n_trees):
-            memset(&self.responses[tree, 0], 0, n * sizeof(float))
-
-    cdef void apply(self, float* out, int64_t n) noexcept nogil:
-        """out : OUT, (n, width), the raw predictions."""
-        skf_multiply(
-            &self.responses[0, 0], 1, self.responses.shape[1], n, self.n_trees,
-            &self.weights[0, 0], self.width, self.width, out, self.width
-        )
-
-    cdef void backpropagate(self, const float* g, int64_t n_outputs, int64_t n) noexcept nogil:
-        """Derivatives by the responses, in `slopes`, and by H, in `gradient`; g is (n, width)."""
-        cdef int64_t i, k
-        for i in range(n):
-            for k in range(n_outputs):
-                self.g_transposed[k, i] = g[i * self.width + k]
-        skf_multiply(
-            &self.weights[0, 0], self.width, 1, self.n_trees, n_outputs,
-            &self.g_transposed[0, 0], self.g_transposed.shape[1], padded(n), &self.slopes[0, 0],
-            self.slopes.shape[1]
-        )
-        skf_multiply(
-            &self.responses[0, 0], self.responses.shape[1], 1, self.n_trees, n, g, self.width,
-            self.width, &self.gradient[0, 0], self.width
-        )
-
-    cdef void step(self, const Stepper* stepper) noexcept nogil:
-        skf_hinge_step(
-            stepper, &self.weights[0, 0], self.width, &self.weights_mean[0, 0],
-            &self.weights_power[0, 0], self.width, &self.gradient[0, 0], NULL, self.n_trees,
-            self.width
-        )
 
 
 cdef class HingeTrainer:
@@ -336,13 +82,13 @@ cdef class HingeTrainer:
         *_mean, *_power   state of the optimiser, shaped like direction, tests[..., 0] and head
         counts            (3,), int64: steps, batches in the statistics, used rows of `value`
 
-    A vector is drawn with standard deviation `leaf_scale` when the first row reaches its leaf. A
-    step multiplies directions and leaves by 1 - rate * decay; with probability `dropout` a tree
-    takes no part in it.
+    Rows have `n_columns` columns. `settings` are `BagSettings`: a vector is drawn with standard
+    deviation `leaf_scale` when the first row reaches its leaf; a step multiplies directions and
+    leaves by 1 - rate * weight_decay; with probability `dropout` a tree takes no part in it.
     """
 
     cdef readonly dict arrays
-    cdef tuple parameters          # all parameters but arrays, seed and stop, for pickle
+    cdef tuple parameters          # all but arrays, seed and stop, for pickle
     cdef double leaf_scale
     cdef LossKernel loss
     cdef bint fern
@@ -385,24 +131,19 @@ cdef class HingeTrainer:
     cdef double[:, ::1] raw, slopes, y   # of the loss
 
     def __init__(
-        self, dict arrays, int64_t n_columns, int32_t depth, double leaf_scale, bint fern,
-        LossKernel loss, optimizer, double momentum, double decay, double dropout,
-        int64_t batch_size, uint64_t seed, stop
+        self, dict arrays, int64_t n_columns, LossKernel loss, settings, uint64_t seed, stop
     ):
-        cdef int64_t n = max(batch_size, <int64_t>BLOCK)
+        cdef int64_t batch_size = settings.batch_size, n = max(batch_size, <int64_t>BLOCK)
         self.arrays = arrays
-        self.parameters = (
-            n_columns, depth, leaf_scale, fern, loss, optimizer, momentum, decay, dropout,
-            batch_size
-        )
+        self.parameters = n_columns, loss, settings
         self.loss = loss
-        self.leaf_scale = leaf_scale
-        self.fern = fern
-        self.depth = depth
-        self.optimizer = OPTIMIZERS[optimizer]
-        self.momentum = momentum
-        self.decay = decay
-        self.dropout = dropout
+        self.leaf_scale = settings.leaf_scale
+        self.fern = settings.fern
+        self.depth = settings.depth
+        self.optimizer = OPTIMIZERS[settings.optimizer]
+        self.momentum = settings.momentum
+        self.decay = settings.weight_decay
+        self.dropout = settings.dropout
         self.batch_size = batch_size
         self.random.state = seed
         next_word(&self.random)
@@ -420,7 +161,7 @@ cdef class HingeTrainer:
         self.head = HingeHead(arrays, n) if self.has_head else None
         self.work_of_row = (
             self.features.linear_width * self.features.patch_size // 8
-            + self.n_trees * (depth + self.n_outputs)
+            + self.n_trees * (self.depth + self.n_outputs)
         )
         self.rows, self.number, self.slot, self.used = np.zeros((4, n), dtype=np.int32)
         self.out, self.g = np.zeros((2, n, self.response_width), dtype=np.float32)

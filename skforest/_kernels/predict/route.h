@@ -14,8 +14,10 @@
 #define SKF_FETCH(pointer) ((void)(pointer))
 #endif
 
+/* Rows or trees that descend side by side, as many as the registers of a vector hold, and levels
+ * between two tests of whether all have reached a leaf: chosen without a stored measurement, as all
+ * constants below; none of them changes a bit. */
 #define SKF_ABREAST 8
-/* Levels between two tests of whether all rows have reached a leaf. */
 #define SKF_LEVELS 8
 
 /* ------------------------------------------------------- projections on a pool of directions */

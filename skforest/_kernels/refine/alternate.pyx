@@ -20,28 +20,27 @@ from libc.string cimport memset
 import numpy as np
 
 from ..base.direction cimport (
-    DENSE, NO_DTYPE, ONE, WEIGHTED, Directions, Table, Unfolded, as_directions, as_grid, as_table,
-    project, reserve_unfolded, unfold
+    DENSE, NO_DTYPE, ONE, WEIGHTED, Directions, Grid, Table, Unfolded, as_directions, as_grid,
+    as_table, project, reserve_unfolded, unfold
 )
 from .logistic cimport Logistic
 from ..base.memory cimport Buffer, Scratch, allocate
 from ..base.poll cimport poll
-from ..predict.route cimport RoutedRows, partition_rows, pop_node, push_node, routed_rows
+from ..predict.partition cimport RoutedRows, partition_rows, pop_node, push_node, routed_rows
 
 cdef enum:
+    # Decides about time only; chosen without a stored measurement.
     CACHED = 1 << 17        # entries of the table that stay in a cache
 
 
 cdef class Alternator:
-    """One sweep over the nodes of one tree.
+    """Sweeps over the nodes of one tree, on the rows of positive weight of a `TrainingSet`.
 
-    `arrays` are those of a `Forest` of one hard tree that reads X, and `rows` are those of its
-    rows that train, in the leaves `leaf`. `trainer` sees ``(X - offset) * scale``. A leaf predicts
-    a class number or a row of values, as `target` has them: `leaf_prediction`, one per node.
-    Directions with more than `most_sparse` weights are stored dense.
+    `settings` are `AlternatingSettings`. Hyperplanes are trained in the `features`, (Z, offset,
+    scale) with ``Z = (X - offset) * scale``, or in X.
     """
 
-    cdef object arrays                # the pointers of `table` and `directions` point into them
+    cdef object X, arrays             # `table` and `directions` point into them
     cdef Scratch scratch
     cdef Table table
     cdef Directions directions
@@ -85,44 +84,52 @@ cdef class Alternator:
     cdef double* rise                 # weighted loss on the right minus that on the left
     cdef double* plane
 
-    def __init__(
-        self, arrays, grid, int32_t max_terms, int32_t most_sparse, X, offset, scale, target,
-        weight, const int32_t[::1] rows, const int32_t[::1] leaf, leaf_prediction,
-        Logistic trainer
-    ):
-        cdef int64_t i, n = rows.shape[0], p = X.shape[1]
-        cdef const float[::1] threshold = arrays["threshold"]
-        cdef int64_t n_splits = threshold.shape[0]
-        self.arrays = (arrays, X)
-        self.table = as_table(X)
-        self.directions = as_directions(arrays, <int32_t>p, as_grid(grid[0], grid[1], grid[2]))
-        self.trainer = trainer
+    def __init__(self, training_set, settings, uint64_t seed, stop, features=None):
+        Z, offset, scale = features or (training_set.X, None, None)
+        self.X = training_set.X
+        self.table = as_table(self.X)
         self.has_scale = scale is not None
         if self.has_scale:
             self.offset = offset
             self.scale = scale
+        target = training_set.target
+        self.is_class = target.ndim == 1
+        if self.is_class:
+            self.target_label = target
+        else:
+            self.target_value = target
+            self.n_outputs = target.shape[1]
+        self.rows = training_set.rows
+        self.weight = training_set.weight
+        self.trainer = Logistic(Z, self.rows.shape[0], settings, seed, stop)
+
+    def load(self, forest, const int32_t[::1] leaf, prediction, int32_t most_sparse):
+        """Take a tree that reads X, with the leaf of each of the rows.
+
+        A leaf predicts a class number or a row of values, as the target has them: `prediction`,
+        one per node. Directions with more than `most_sparse` weights are stored dense.
+        """
+        arrays = self.arrays = forest.arrays
+        cdef const float[::1] threshold = arrays["threshold"]
+        cdef int64_t i, n = self.rows.shape[0], n_splits = threshold.shape[0]
+        cdef int32_t p = self.table.n_features, max_terms = forest.router.max_terms
+        cdef Grid grid = as_grid(forest.feature_shape, forest.wrap, forest.unordered)
+        self.directions = as_directions(arrays, p, grid)
         self.most_sparse = most_sparse
         self.child = arrays["child"]
         self.direction = arrays["direction"]
         self.n_nodes = self.child.shape[0]
-        self.is_class = target.ndim == 1
         if self.is_class:
-            self.label = leaf_prediction
-            self.target_label = target
-            self.few_classes = max(np.max(leaf_prediction), np.max(target, initial=0)) < 64
+            self.label = prediction
+            largest = max(np.max(prediction), np.max(self.target_label, initial=0))
+            self.few_classes = largest < 64
         else:
-            self.value = leaf_prediction
-            self.target_value = target
-            self.n_outputs = target.shape[1]
-        self.rows = rows
+            self.value = prediction
         self.leaf = leaf
-        self.weight = weight
         self.scratch = Scratch()
         self.by_leaf = routed_rows(self.scratch, n)
         self.trial = routed_rows(self.scratch, n)
-        self.unfolded = reserve_unfolded(
-            self.scratch, max(max_terms, <int32_t>p), &self.directions.grid
-        )
+        self.unfolded = reserve_unfolded(self.scratch, max(max_terms, p), &grid)
         self.planes = Buffer(sizeof(float))
         self.threshold = self.scratch.floats(n_splits)
         self.new_plane = self.scratch.longs(n_splits)

@@ -22,6 +22,7 @@ from ..base.poll cimport poll
 from ..base.random cimport next_word, shuffle
 from ..base.stump cimport NodeRows, Rate, start_rate, update_rate
 
+# Chosen without a stored measurement.
 cdef enum:
     MIN_EPOCHS = 3
     EVALUATE = 2            # epochs between two evaluations on all rows where no cache holds them
@@ -29,18 +30,15 @@ cdef enum:
 
 
 cdef class Logistic:
-    """Trains one hyperplane after another on up to n_rows rows of the table X.
+    """Trains one hyperplane after another on up to n rows of the table X.
 
-    There are n_visits / n epochs of n rows, at least 3 and at most max_epochs. `radius` is the
-    root mean square norm of the scaled rows.
+    `settings` are `AlternatingSettings`. There are n_visits / n epochs of n rows, at least 3 and
+    at most max_epochs. `row_norm` is the root mean square norm of the scaled rows.
     """
 
-    def __init__(
-        self, const float[:, ::1] X, int64_t n_rows, uint64_t seed, stop, double nu,
-        double learning_rate, double momentum, int32_t batch_size, int64_t n_visits,
-        int32_t max_epochs, double radius
-    ):
-        cdef int64_t n = n_rows
+    def __init__(self, const float[:, ::1] X, int64_t n, settings, uint64_t seed, stop):
+        cdef double nu = settings.nu, momentum = settings.momentum
+        cdef int32_t batch_size = settings.batch_size
         cdef Scratch scratch = Scratch()
         self.X = X
         self.table = as_table(np.asarray(X))
@@ -48,14 +46,14 @@ cdef class Logistic:
         self.random.state = seed
         next_word(&self.random)        # a stream apart from those that grew the tree
         self.random.state ^= <uint64_t>0x9216D5D98979FB1B
-        self.learning_rate = learning_rate
+        self.learning_rate = settings.learning_rate
         self.batch_size = batch_size
-        self.n_visits = n_visits
-        self.max_epochs = max(max_epochs, 1)
+        self.n_visits = settings.n_visits
+        self.max_epochs = max(settings.max_epochs, 1)
         self.scratch = scratch
         self.rows = NodeRows()
         # Not in groups: training for many epochs pays for leaving out every constant feature.
-        self.rows.reserve(scratch, &self.table, n, radius, False)
+        self.rows.reserve(scratch, &self.table, n, settings.row_norm, False)
         self.plane = self.rows.plane(scratch, momentum, nu)
         self.first_plane = self.rows.plane(scratch, momentum, nu)
         self.best_plane = self.rows.plane(scratch, momentum, nu)

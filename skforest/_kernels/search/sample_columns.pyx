@@ -15,6 +15,7 @@ from ..base.direction cimport ONE, Table, Unfolded
 from ..base.memory cimport Buffer, Scratch
 
 cdef enum:
+    # Chosen without a stored measurement; it decides about time only.
     BISECTION = 8    # entries that are sorted in the time of one bisection
 
 

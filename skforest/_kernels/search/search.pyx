@@ -35,6 +35,7 @@ cdef extern from "base/columns.h" nogil:
     float skf_key_value(uint64_t)
     void skf_sort(uint64_t*, uint64_t*, int64_t)
 
+# Chosen without a stored measurement.
 cdef enum:
     SORTED_ROWS = 24    # up to this many rows sorting is faster than a histogram
     MAX_ZOOMS = 8       # into bins with many rows, for one candidate

@@ -1,4 +1,4 @@
-# The loops of hinge.h, which documents them.
+# The loops of margins.h, which documents them.
 
 from libc.stdint cimport int32_t, int64_t
 

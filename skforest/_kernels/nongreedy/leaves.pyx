@@ -1,0 +1,231 @@
+"""Leaves of a tree whose splits and leaves are trained together; see trainer.pyx.
+
+A leaf with parameters theta has the loss (Norouzi et al. 2015b, equations 2 and 3)
+
+    -theta[y] + log(sum over k of exp(theta[k]))      of a row of class y
+    |y - theta|^2 / variance of the target            of a row of target y
+
+Most leaves of a deep tree know few of many classes, so that a leaf lists its own classes and all
+others share one parameter. Gradient steps keep this form: classes that are not listed move
+together.
+"""
+
+from libc.math cimport INFINITY, exp, fabs, log
+from libc.stdint cimport int32_t, int64_t
+
+from ..base.memory cimport Scratch, allocate
+
+
+cdef class JointLeaves:
+    """Parameters of the leaves of one tree, and the target of its rows.
+
+    `target` holds class numbers, (n_rows,), or real targets, (n_rows, n_outputs).
+    """
+
+    def __init__(self, target, int32_t n_outputs, int64_t n_leaves):
+        cdef const int32_t[::1] labels
+        cdef const double[:, ::1] matrix
+        self.target_array = target
+        self.is_class = target.ndim == 1
+        if self.is_class:
+            labels = target
+            self.label = &labels[0]
+        else:
+            matrix = target
+            self.target = &matrix[0, 0]
+        self.n_outputs = n_outputs
+        self.n_leaves = n_leaves
+        self.loss_scale = 1
+        self.scratch = Scratch()
+        allocate[double](self.scratch, n_leaves, [&self.log_sum, &self.step_sum, NULL])
+        allocate[double](self.scratch, n_outputs, [&self.worst, &self.low, &self.high, NULL])
+
+    def set_parameters(self, start, label, theta, other):
+        """Replace the parameters of the leaves; theta and other are trained in place.
+
+        Leaf i has the parameters theta[start[i]:start[i + 1]], logarithms of the probabilities of
+        the classes `label`, ascending, up to a constant, or one value per output. The classes that
+        a leaf does not list share other[i].
+        """
+        cdef int64_t i
+        cdef const int64_t[::1] start_ = start
+        cdef const int32_t[::1] label_ = label
+        cdef double[::1] theta_ = theta, other_ = other
+        self.parameters = (start, label, theta, other)
+        self.leaf_start = &start_[0]
+        self.leaf_class = &label_[0]
+        self.theta = &theta_[0]
+        self.other = &other_[0]
+        for i in range(self.n_leaves):
+            self.set_log_sum(i)
+
+    cdef void set_loss_scale(
+        self, const float* row_weight, int64_t n_rows, int64_t n_train
+    ) noexcept nogil:
+        """Measure squared errors in units of the variance of the target.
+
+        row_weight : IN, relative to the mean weight of the n_train rows of positive weight
+        """
+        cdef int64_t i
+        cdef int32_t k
+        cdef double mean, square = 0
+        cdef const double* y = self.target
+        if self.is_class:
+            return
+        for k in range(self.n_outputs):
+            mean = 0
+            for i in range(n_rows):
+                mean += row_weight[i] * y[i * self.n_outputs + k] / n_train
+            for i in range(n_rows):
+                square += (
+                    row_weight[i] * (y[i * self.n_outputs + k] - mean)
+                    * (y[i * self.n_outputs + k] - mean)
+                )
+        self.loss_scale = n_train / square if square > 0 else 1
+
+    # ------------------------------------------------------------------------------------- losses
+
+    cdef void set_log_sum(self, int64_t leaf) noexcept nogil:
+        """Logarithm of the sum over all classes; the largest is taken out against overflow."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        cdef int64_t n_other = self.n_outputs - (last - first)
+        cdef double largest = -INFINITY, total = 0
+        if not self.is_class:
+            return
+        for i in range(first, last):
+            largest = max(largest, self.theta[i])
+        if n_other > 0:
+            largest = max(largest, self.other[leaf])
+            total = n_other * exp(self.other[leaf] - largest)
+        for i in range(first, last):
+            total += exp(self.theta[i] - largest)
+        self.log_sum[leaf] = largest + log(total)
+
+    cdef int64_t entry(self, int64_t leaf, int32_t label) noexcept nogil:
+        """Index of the parameter of a class, -1 if the leaf does not list it."""
+        cdef int64_t low = self.leaf_start[leaf], high = self.leaf_start[leaf + 1], middle
+        if high - low == self.n_outputs:
+            return low + label
+        while low < high:
+            middle = (low + high) // 2
+            if self.leaf_class[middle] < label:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.leaf_start[leaf + 1] and self.leaf_class[low] == label:
+            return low
+        return -1
+
+    cdef double loss(self, int64_t leaf, int64_t row) noexcept nogil:
+        """Log loss, or scaled squared error, of a row at a leaf (equations 2 and 3)."""
+        cdef double y, total = 0
+        cdef int64_t at
+        cdef int32_t k
+        if self.is_class:
+            at = self.entry(leaf, self.label[row])
+            return self.log_sum[leaf] - (self.theta[at] if at >= 0 else self.other[leaf])
+        at = self.leaf_start[leaf]
+        for k in range(self.n_outputs):
+            y = self.target[row * self.n_outputs + k] - self.theta[at + k]
+            total += y * y
+        return total * self.loss_scale
+
+    cdef void bound_losses(self) noexcept nogil:
+        """Largest loss of each label, and range of each output, over all leaves."""
+        cdef int64_t i
+        cdef int32_t k
+        self.worst_other = 0
+        for k in range(self.n_outputs):
+            self.worst[k] = 0
+            self.low[k] = INFINITY
+            self.high[k] = -INFINITY
+        for i in range(self.n_leaves):
+            self.extend_bounds(i)
+
+    cdef void extend_bounds(self, int64_t leaf) noexcept nogil:
+        """Make the bounds hold for a leaf whose parameters have changed."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        cdef int32_t k
+        if not self.is_class:
+            for k in range(self.n_outputs):
+                self.low[k] = min(self.low[k], self.theta[first + k])
+                self.high[k] = max(self.high[k], self.theta[first + k])
+            return
+        for i in range(first, last):
+            k = self.leaf_class[i]
+            self.worst[k] = max(self.worst[k], self.log_sum[leaf] - self.theta[i])
+        if last - first < self.n_outputs:
+            self.worst_other = max(self.worst_other, self.log_sum[leaf] - self.other[leaf])
+
+    cdef double worst_loss(self, int64_t row) noexcept nogil:
+        """Upper bound on the loss of a row at any leaf."""
+        cdef double y, total = 0
+        cdef int32_t k
+        if self.is_class:
+            return max(self.worst[self.label[row]], self.worst_other)
+        for k in range(self.n_outputs):
+            y = self.target[row * self.n_outputs + k]
+            y = max(fabs(y - self.low[k]), fabs(y - self.high[k]))
+            total += y * y
+        return total * self.loss_scale
+
+    # -------------------------------------------------------------------------------------- steps
+
+    cdef void step(
+        self, const int32_t* rows, const int32_t* leaves, const float* row_weight, int64_t n,
+        double rate
+    ) noexcept nogil:
+        """One step along the gradient of the loss of n rows at these leaves (line 10).
+
+        Each leaf descends once for all its rows by the gradient of the logarithm of the sum, and
+        rises for the label of each of them.
+        """
+        cdef int64_t i
+        cdef int32_t leaf
+        cdef double step
+        for i in range(n):
+            leaf = leaves[i]
+            self.step_sum[leaf] = self.step_sum[leaf] + rate * row_weight[rows[i]]
+        if self.is_class:
+            for i in range(n):
+                leaf = leaves[i]
+                if self.step_sum[leaf] > 0:
+                    self.lower_all(leaf, self.step_sum[leaf])
+                    self.step_sum[leaf] = -1        # done, for the other rows of this leaf
+        for i in range(n):
+            leaf = leaves[i]
+            step = rate * row_weight[rows[i]]
+            if self.is_class:
+                self.raise_label(leaf, rows[i], step)
+            else:
+                # Together, the rows of a batch never move a leaf beyond their own values.
+                step *= 2 * self.loss_scale / max(2 * self.loss_scale * self.step_sum[leaf], 1.0)
+                self.move_mean(leaf, rows[i], step)
+        for i in range(n):
+            leaf = leaves[i]
+            if self.step_sum[leaf] != 0:
+                self.step_sum[leaf] = 0
+                self.set_log_sum(leaf)
+                self.extend_bounds(leaf)
+
+    cdef void lower_all(self, int64_t leaf, double step) noexcept nogil:
+        """Lower every class by its probability: the gradient of the logarithm of the sum."""
+        cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
+        self.other[leaf] = self.other[leaf] - (
+            step * (self.n_outputs - (last - first)) * exp(self.other[leaf] - self.log_sum[leaf])
+        )
+        for i in range(first, last):
+            self.theta[i] = self.theta[i] - step * exp(self.theta[i] - self.log_sum[leaf])
+
+    cdef void raise_label(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        cdef int64_t at = self.entry(leaf, self.label[row])
+        if at >= 0:
+            self.theta[at] = self.theta[at] + step
+        else:
+            self.other[leaf] = self.other[leaf] + step
+
+    cdef void move_mean(self, int64_t leaf, int64_t row, double step) noexcept nogil:
+        cdef double* theta = self.theta + self.leaf_start[leaf]
+        cdef int32_t k
+        for k in range(self.n_outputs):
+            theta[k] += step * (self.target[row * self.n_outputs + k] - theta[k])
