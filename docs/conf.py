@@ -94,6 +94,18 @@ def escape_types(app, what, name, obj, options, lines):
             lines.insert(i + 1, f"{indent}    \u200b")
 
 
+def show_groups(app, what, name, obj, options, lines):
+    """Show the groups of parameters as headings.
+
+    A docstring has them as entries without a type, such as ``**Running**``; numpydoc makes bold
+    names of them, with empty descriptions.
+    """
+    for i in reversed(range(len(lines) - 1)):
+        if found := re.fullmatch(r"( +)\*\*\\\*\\\*(.+)\*{4}", lines[i]):
+            indent, group = found.groups()
+            lines[i : i + 2] = [f"{indent}.. rubric:: {group}"]
+
+
 def shorten_citations(app, doctree, docname):
     """Show citations as [1], without the prefix by which numpydoc makes their labels unique."""
     for text in list(doctree.findall(nodes.Text)):
@@ -140,6 +152,7 @@ def setup(app):
     app.connect("builder-inited", copy_notebooks)
     app.connect("builder-inited", write_measurements)
     app.connect("autodoc-process-docstring", escape_types, priority=400)  # before numpydoc
+    app.connect("autodoc-process-docstring", show_groups, priority=600)  # after numpydoc
     app.connect("autodoc-skip-member", skip_foreign_members)
     app.connect("doctree-resolved", shorten_citations)
     app.connect("env-check-consistency", check_reference)

@@ -29,6 +29,12 @@ REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 REPRESENTATIVES = ("ManifoldForest", "CO2Forest")
 
 
+def parameters(cls):
+    """Defaults of the parameters of a class, and of those of its procedure."""
+    procedure = getattr(cls, "_default_procedure", None)  # blends have none
+    return PARAMETERS[cls] | ({} if procedure is None else procedure().get_params())
+
+
 collect_ignore_glob = ["*/run.py"]  # of mutants and guides: commands
 
 

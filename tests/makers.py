@@ -87,6 +87,21 @@ class OwnCrossEntropy(Loss):
         return p - y, p * (1 - p)
 
 
+def changed(model, **params):
+    """Set parameters of an estimator, among them parameters of its procedure, and return it."""
+    known = model.get_params(deep=False)
+    apart = {name: value for name, value in params.items() if name not in known}
+    own = {name: value for name, value in params.items() if name in known}
+    if apart and known["procedure"] is None:
+        own["procedure"] = model._default_procedure()
+    return model.set_params(**own, **{f"procedure__{name}": apart[name] for name in apart})
+
+
+def made(cls, *args, **params):
+    """An estimator with these parameters, among them parameters of its procedure."""
+    return changed(cls(*args), **params)
+
+
 KERNEL_LOSSES = {  # of four outputs or classes
     "log": LogLossKernel(4),
     "smoothed": LogLossKernel(4, 0.2),
@@ -645,7 +660,8 @@ def boosting_rows(cls, n=150):
 
 def quick_hinge(cls, **changes):
     """A random hinge forest that is trained in a moment; unfitted."""
-    return cls(**{"n_estimators": 20, "n_bags": 2, "max_iter": 200, "random_state": 0} | changes)
+    defaults = {"n_estimators": 20, "n_bags": 2, "max_iter": 200, "random_state": 0}
+    return made(cls, **defaults | changes)
 
 
 def hinge_rows(cls, n=150, seed=0):

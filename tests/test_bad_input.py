@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ESTIMATORS, PARAMETERS, fitted_attributes, small
-from makers import response
+from conftest import ALL, ESTIMATORS, PARAMETERS, fitted_attributes, parameters, small
+from makers import changed, response
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
@@ -36,7 +36,9 @@ def task(estimator):
 
 
 def trained(model):
-    return model.set_params(n_estimators=2).fit(*task(model))
+    if "n_estimators" in model.get_params():
+        model.set_params(n_estimators=2)
+    return model.fit(*task(model))
 
 
 def refuses(estimator, X, y, *words, weight=None):
@@ -129,7 +131,7 @@ def test_largest_and_smallest_floats(estimator, scale, projection, splitter):
         params = {"projection": projection}
     else:
         params = {"projection": "patch", "contrast": projection}
-    estimator.set_params(splitter=splitter, feature_shape=(3, 4), bootstrap=False, **params)
+    changed(estimator, splitter=splitter, feature_shape=(3, 4), bootstrap=False, **params)
     start = time.process_time()
     estimator.fit(X, y)
     found = response(estimator, X)
@@ -150,7 +152,7 @@ def test_the_whole_range_of_float32_at_once(estimator):
     y = (X[:, 0] > 0) * 1
     estimator.set_params(projection="axis", bootstrap=False, max_features=None).fit(X, y)
     assert estimator.score(X, y) == pytest.approx(1)
-    exact = clone(estimator).set_params(splitter="exact").fit(X, y)
+    exact = changed(clone(estimator), splitter="exact").fit(X, y)
     assert (exact.forest_.n_leaves == 2).all()
 
 
@@ -312,7 +314,7 @@ def test_targets_too_large_for_a_mean(regressor, signs):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_impurity_decrease")
+@pytest.mark.needs("max_features", "min_samples_split")
 def test_one_row(estimator):
     X, y = task(estimator)
     estimator.fit(X[:1], y[:1])
@@ -325,7 +327,7 @@ def test_one_row(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_impurity_decrease")
+@pytest.mark.needs("max_features", "min_samples_split")
 def test_two_rows(estimator):
     X, _ = task(estimator)
     y = np.array([0, 1])
@@ -334,7 +336,7 @@ def test_two_rows(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_impurity_decrease")
+@pytest.mark.needs("max_features", "min_samples_split")
 def test_one_class(classifier):
     X, y = task(classifier)
     classifier.set_params(oob_score=True, n_estimators=50).fit(X, np.full(N, "only"))
@@ -346,7 +348,7 @@ def test_one_class(classifier):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 2}], ids=str)
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_one_class_with_class_weight(classifier, weight):
     X, _ = task(classifier)
     classifier.set_params(class_weight=weight).fit(X, np.zeros(N, dtype=int))
@@ -360,7 +362,7 @@ def test_one_class_with_class_weight(classifier, weight):
 def test_constant_features(estimator, value, projection, splitter):
     X = np.full((40, 6), value)
     y = np.arange(40) % 4 // 3  # a quarter of ones
-    estimator.set_params(projection=projection, splitter=splitter, bootstrap=False).fit(X, y)
+    changed(estimator, projection=projection, splitter=splitter, bootstrap=False).fit(X, y)
     expected = [0.75, 0.25] if is_classifier(estimator) else 0.25
     np.testing.assert_allclose(response(estimator, X)[:1], [expected], rtol=1e-6)
     assert (estimator.forest_.n_leaves == 1).all()
@@ -381,7 +383,7 @@ def test_one_feature_among_constant_ones(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_impurity_decrease")
+@pytest.mark.needs("max_features", "min_samples_split")
 def test_duplicate_rows_with_different_labels(estimator):
     X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
     y = np.array([0, 0, 0, 1] + [1] * 9 + [0])
@@ -392,17 +394,17 @@ def test_duplicate_rows_with_different_labels(estimator):
     assert (estimator.forest_.n_leaves == 2).all()
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_ten_thousand_classes(classifier):
     rng = np.random.default_rng(0)
     n = 10000
     X = np.column_stack([np.arange(n), rng.random(n)])
     X, y = np.concatenate([X, X + 0.2, X + 0.4]), np.tile(np.arange(n), 3)
     if "objective" in classifier.get_params():
-        classifier.set_params(n_epochs=1)
-    if "init" in classifier.get_params():
-        classifier.set_params(n_epochs=3, nu=20.0)  # too few epochs: the grown tree is kept
-    if "growth" in classifier.get_params():
+        changed(classifier, n_epochs=1)
+        # Too few epochs: the grown tree is kept.
+        classifier.set_params(refine=skforest.NonGreedyTreeClassifier(n_epochs=3, nu=20.0))
+    if "finetune_epochs" in classifier.get_params():
         classifier.set_params(greedy_epochs=1, finetune_epochs=0, max_depth=None)
     start = time.process_time()
     classifier.set_params(n_estimators=2, bootstrap=False, max_features=4).fit(X, y)
@@ -519,7 +521,7 @@ def test_all_weights_zero(estimator):
 
 
 @pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_tiny_and_huge_weights(estimator, power):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False, max_depth=3)
@@ -540,7 +542,7 @@ def test_weights_whose_sum_overflows(estimator):
 def test_all_weights_of_a_class_zero(classifier):
     X, y = task(classifier)
     weight = np.where(y == 1, 0.0, 1.0)
-    of_trees = ["balanced_subsample"] if "min_impurity_decrease" in classifier.get_params() else []
+    of_trees = ["balanced_subsample"] if "min_samples_split" in classifier.get_params() else []
     for class_weight in (None, "balanced", *of_trees):
         model = clone(classifier).set_params(class_weight=class_weight).fit(X, y, weight)
         assert model.classes_.tolist() == [0, 1, 2]
@@ -638,7 +640,7 @@ BAD_VALUES = {
     "calibrate": ["yes", None, 2],
     "validation_fraction": [0, 1, -0.1, "some", None, np.nan],
     "n_iter_no_change": [0, -1, 2.5, "few", None],
-    "growth": ["worst", None, 1],
+    "growth": ["best", "level", None, 1],
     "min_batches": [0, -1, 2.5, 2**20 + 1, "auto", None],
     "scaling": ["unit", 1, True],
     "greedy_epochs": [0, -1, 2.5, "many", None],
@@ -677,32 +679,34 @@ BAD_VALUES = {
     "max_samples": [0, -1, 0.0, 1.5, -0.5, "half", np.nan],
     "oob_score": ["yes", None, 2],
     "class_weight": ["auto", 1, [1, 2], 0.5],
-    "importance_type": ["gain", None, 1],
     "n_jobs": [1.5, "all", np.nan],
     "random_state": ["seed", -1, 1.5, 2**32],
     "verbose": ["loud", -1, None, 1.5],
     "warm_start": ["yes", None, 2],
     "time_limit": [0, -1, "soon", np.nan],
+    "procedure": ["as printed", 1, {"momentum": 0.9}, skforest.CO2Procedure],
 }
+# Members of blends have tests of their own.
+NO_BLENDS = [cls for cls in ALL if "members" not in PARAMETERS[cls]]
 
 
-@pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", NO_BLENDS, ids=lambda cls: cls.__name__)
 def test_every_parameter_has_bad_values(cls):
-    assert set(cls().get_params()) <= set(BAD_VALUES)
+    assert parameters(cls).keys() <= BAD_VALUES.keys()
 
 
 @pytest.mark.parametrize(
     "cls, name",
-    [(cls, name) for cls in ESTIMATORS for name in cls().get_params() if name in BAD_VALUES],
+    [(cls, name) for cls in NO_BLENDS for name in parameters(cls)],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_bad_parameters(cls, name):
     estimator = small(cls)
-    if name == "feature_shape" and "kernel_size" in estimator.get_params():
+    if name == "feature_shape" and "dropout" in estimator.get_params():
         estimator.set_params(features="conv")
     X, y = task(estimator)
     for value in BAD_VALUES[name]:
-        estimator.set_params(**{name: value})
+        changed(estimator, **{name: value})
         refuses(estimator, X, y, rf"\b{name}\b", re.escape(repr(value)))
 
 
@@ -751,7 +755,7 @@ def test_no_jobs(estimator):
     refuses(estimator.set_params(n_jobs=0), *task(estimator), "n_jobs", "0")
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_more_samples_than_there_are(estimator):
     X, y = task(estimator)
     refuses(estimator.set_params(max_samples=61), X, y, "max_samples=61", "60")
@@ -760,7 +764,7 @@ def test_more_samples_than_there_are(estimator):
 @pytest.mark.parametrize(
     "params", [{"oob_score": True}, {"max_samples": 0.5}, {"max_samples": 10}], ids=str
 )
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_parameters_that_need_a_bootstrap(estimator, params):
     estimator.set_params(bootstrap=False, **params)
     ((name, value),) = params.items()
@@ -800,7 +804,7 @@ def test_shapes_that_do_not_fit(estimator, shape):
 def test_more_axes_than_are_supported(estimator):
     """The docstring names the largest number; it works, and one more is refused."""
     X, y = task(estimator)
-    estimator.set_params(feature_shape=(6,) + (1,) * 7, max_patch=1, contrast="sum").fit(X, y)
+    changed(estimator, feature_shape=(6,) + (1,) * 7, max_patch=1, contrast="sum").fit(X, y)
     assert estimator.score(X, y) > 0.8
     estimator.set_params(feature_shape=(6,) + (1,) * 8)
     refuses(estimator, X, y, "feature_shape", "8")
@@ -845,14 +849,14 @@ PATCHES = [
 @pytest.mark.needs("projection")
 @pytest.mark.parametrize("params, words", PATCHES, ids=[str(params) for params, _ in PATCHES])
 def test_patches_that_do_not_fit(estimator, params, words):
-    estimator.set_params(feature_shape=(2, 3), **params)
+    changed(estimator, feature_shape=(2, 3), **params)
     refuses(estimator, *task(estimator), *words)
 
 
 @pytest.mark.needs("projection")
 def test_unordered_has_priority_over_wrap(estimator):
     X, y = task(estimator)
-    estimator.set_params(feature_shape=(2, 3), unordered=(False, True), max_patch=(2, 3))
+    changed(estimator, feature_shape=(2, 3), unordered=(False, True), max_patch=(2, 3))
     one = clone(estimator).fit(X, y)
     other = clone(estimator).set_params(wrap=(False, True)).fit(X, y)
     np.testing.assert_array_equal(response(one, X), response(other, X))
@@ -863,8 +867,11 @@ def ends_of_ranges(cls):
 
     Largest ints are left out: they are limits of memory.
     """
-    for name, constraints in sorted(cls._parameter_constraints.items()):
-        if name not in PARAMETERS[cls] or name in ("n_jobs", "verbose", "random_state"):
+    known = cls._parameter_constraints
+    if cls._default_procedure is not None:
+        known = known | cls._default_procedure._parameter_constraints
+    for name, constraints in sorted(known.items()):
+        if name not in parameters(cls) or name in ("n_jobs", "verbose", "random_state"):
             continue
         for interval in constraints:
             if not isinstance(interval, Interval):
@@ -882,25 +889,23 @@ def ends_of_ranges(cls):
 # What else a value at the end of its range needs, or the message with which it is refused.
 NEEDED = {
     "feature_shape": "multiply",
-    "max_leaf_nodes": {"growth": "best"},
     "max_samples": {"bootstrap": True},
     "dropout": "infinite",
 }
 
 
-@pytest.mark.every_class
-def test_numbers_at_the_ends_of_their_ranges(regressor):
+@pytest.mark.parametrize("cls", [cls for cls in NO_BLENDS if not is_classifier(cls())])
+def test_numbers_at_the_ends_of_their_ranges(cls):
     """A forest, or a message; means of targets stay in their range."""
-    X, y = task(regressor)
+    X, y = task(cls())
     X, y = X[:40], y[:40]
-    quick = {"n_estimators": 2} | (
-        {"max_iter": 20} if "dropout" in PARAMETERS[type(regressor)] else {}
-    )
-    for name, value in ends_of_ranges(type(regressor)):
-        model = clone(regressor).set_params(**quick | {name: value})
+    quick = {"n_estimators": 2} if cls in ESTIMATORS else {}
+    quick |= {"max_iter": 20} if "dropout" in PARAMETERS[cls] else {}
+    for name, value in ends_of_ranges(cls):
+        model = changed(small(cls), **quick | {name: value})
         needed = NEEDED.get(name, {})
         if isinstance(needed, dict):
-            model.set_params(**{key: x for key, x in needed.items() if key in model.get_params()})
+            model.set_params(**needed)
         try:
             found = model.fit(X, y).predict(X)
         except ValueError as error:
@@ -917,16 +922,14 @@ def test_shares_that_round_to_nothing_are_one(regressor):
     """Of rows or features: the least that there is, and not none."""
     X, y = task(regressor)
     for name in ("max_samples", "max_features", "subsample", "validation_fraction"):
-        if name not in regressor.get_params() or not isinstance(
-            clone(regressor).set_params(**{name: 0.5}).get_params()[name], float
-        ):
+        if name not in parameters(type(regressor)):
             continue
         own = {"early_stopping": True} if name == "validation_fraction" else {}
         own |= {"bootstrap": True} if name == "max_samples" else {}
         own |= {"n_bags": 1} if "n_bags" in regressor.get_params() and own else {}
         own |= {"max_iter": 20} if "dropout" in regressor.get_params() else {}
         one, two = (
-            clone(regressor).set_params(n_estimators=2, **own | {name: share}).fit(X, y)
+            changed(clone(regressor), n_estimators=2, **own | {name: share}).fit(X, y)
             for share in (1e-9, 0.8 / len(X) if name != "max_features" else 0.1)
         )
         np.testing.assert_array_equal(one.predict(X), two.predict(X), err_msg=name)
@@ -937,8 +940,8 @@ def test_shares_that_round_to_nothing_are_one(regressor):
 def test_patches_on_a_circle_longer_than_half_of_it(estimator, contrast):
     """Two boxes side by side do not fit: the result is finite, and no box overlaps itself."""
     X, y = task(estimator)
-    estimator.set_params(feature_shape=6, wrap=True, min_patch=4, max_patch=6, max_features=50)
-    estimator.set_params(contrast=contrast).fit(X, y)
+    changed(estimator, feature_shape=6, wrap=True, min_patch=4, max_patch=6, max_features=50)
+    changed(estimator, contrast=contrast).fit(X, y)
     weights = estimator.forest_.directions().toarray()
     assert np.isfinite(response(estimator, X)).all()
     assert (np.abs(weights) <= 1).all()
@@ -950,8 +953,8 @@ def test_patches_on_a_circle_longer_than_half_of_it(estimator, contrast):
 def test_patches_as_large_as_the_whole(estimator, contrast, unordered):
     """There is one place for a box, so that every direction is the sum of all features."""
     X, y = task(estimator)
-    estimator.set_params(feature_shape=(2, 3), min_patch=(2, 3), max_patch=(2, 3))
-    estimator.set_params(contrast=contrast, unordered=unordered).fit(X, y)
+    changed(estimator, feature_shape=(2, 3), min_patch=(2, 3), max_patch=(2, 3))
+    changed(estimator, contrast=contrast, unordered=unordered).fit(X, y)
     weights = estimator.forest_.directions().toarray()
     np.testing.assert_array_equal(weights, np.ones_like(weights))
 
@@ -962,8 +965,8 @@ def test_patches_as_large_as_the_whole(estimator, contrast, unordered):
 def test_numbers_of_nonzeros_at_the_edge(estimator, nonzeros, n_nonzeros):
     """Refused with the parameter's name, or directions of one feature or more."""
     X, y = task(estimator)
-    estimator.set_params(
-        projection="sparse", nonzeros=nonzeros, n_nonzeros=n_nonzeros, bootstrap=False
+    changed(
+        estimator, projection="sparse", nonzeros=nonzeros, n_nonzeros=n_nonzeros, bootstrap=False
     )
     if nonzeros == "fixed" and n_nonzeros < 1:
         refuses(estimator, X, y, f"n_nonzeros={n_nonzeros}", "1")
@@ -979,11 +982,12 @@ def test_a_tiny_number_of_nonzeros_is_no_endless_loop():
     runs(
         """
 import numpy as np
-from skforest import ManifoldForestClassifier
+from skforest import ManifoldForestClassifier, ManifoldProcedure
 rng = np.random.default_rng(0)
 X, y = rng.standard_normal((50, 6)), np.arange(50) % 2
 for n_nonzeros in (1e-9, 1e-300):
-    model = ManifoldForestClassifier(5, projection="sparse", n_nonzeros=n_nonzeros)
+    procedure = ManifoldProcedure(n_nonzeros=n_nonzeros)
+    model = ManifoldForestClassifier(5, projection="sparse", procedure=procedure)
     try:
         model.fit(X, y)
     except ValueError as error:

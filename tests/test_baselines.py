@@ -5,7 +5,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import as_kernel_input, fixed, make_splitter
+from makers import as_kernel_input, changed, fixed, make_splitter
 from scipy.stats import kstest
 from skforest._kernels.co2.oc1 import CoordinateSplitter
 from skforest._kernels.search.projection import GaussianSampler, draw
@@ -14,7 +14,7 @@ from sklearn.datasets import load_diabetes, load_digits, make_classification
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import skforest
-from skforest import CO2ForestClassifier, CO2ForestRegressor
+from skforest import CO2ForestClassifier, CO2ForestRegressor, CO2Procedure
 from skforest.table.matrix import min_max, scaled
 
 BASELINES = [None, "random", "oc1"]
@@ -97,10 +97,11 @@ def test_each_restart_of_oc1_is_a_further_chance():
         X = rng.normal(size=(60, 5))
         y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
         own = {"objective": "oc1", "max_depth": 1, "max_features": None, "bootstrap": False}
-        model = CO2ForestClassifier(1, n_jumps=0, random_state=seed, **own)
-        gains.append([
-            clone(model).set_params(n_restarts=n).fit(X, y).forest_.gain[0] for n in range(3)
-        ])  # fmt: skip
+        own |= {"procedure": CO2Procedure(n_jumps=0), "random_state": seed}
+        model = CO2ForestClassifier(1, **own)
+        gains.append(
+            [model.set_params(procedure__n_restarts=n).fit(X, y).forest_.gain[0] for n in range(3)]
+        )
     steps = np.diff(gains, axis=1)
     assert (steps > -1e-4).all() and (steps > 1e-3).any(axis=0).all()
 
@@ -110,7 +111,7 @@ def test_every_parameter_of_oc1_matters(params):
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
     model = CO2ForestClassifier(2, objective="oc1", random_state=0)
     plain = clone(model).fit(X, y).predict_proba(X[:50] + 0.3)
-    other = clone(model).set_params(**params).fit(X, y).predict_proba(X[:50] + 0.3)
+    other = changed(model, **params).fit(X, y).predict_proba(X[:50] + 0.3)
     assert not np.array_equal(plain, other)
 
 
@@ -173,7 +174,7 @@ def test_every_baseline_learns(cls, objective, tmp_path):
     X, y = load(return_X_y=True)
     X, y = X[:400], y[:400]
     model = cls(15, objective=objective, random_state=0, bootstrap=True, oob_score=True)
-    model.set_params(n_restarts=0).fit(X, y)
+    model.set_params(procedure=CO2Procedure(n_restarts=0)).fit(X, y)
     assert model.oob_score_ > (0.6 if cls is CO2ForestClassifier else 0.0)
     two = clone(model).set_params(n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), two.predict(X))
@@ -221,7 +222,9 @@ def test_values_of_leaves_move_in_units_of_the_node(objective):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6))
     Y = np.stack([X @ rng.normal(size=6), X[:, 0] * X[:, 1]], axis=1)
-    model = CO2ForestRegressor(10, objective=objective, leaves="gradient", random_state=0)
+    model = CO2ForestRegressor(
+        10, objective=objective, random_state=0, procedure=CO2Procedure(leaves="gradient")
+    )
     plain = clone(model).fit(X[:300], Y[:300])
     assert plain.score(X[300:], Y[300:]) > 0.4
     for unit in (1e-6, 1e6):
@@ -232,9 +235,8 @@ def test_values_of_leaves_move_in_units_of_the_node(objective):
 
 def test_the_procedure_as_printed_learns():
     X, y = load_digits(return_X_y=True)
-    literal = {"bootstrap": True, "signs": "old", "leaves": "gradient"}
-    literal |= {"row_norm": None, "keep": "last"}
-    model = CO2ForestClassifier(10, **literal, random_state=0).fit(X[:1200], y[:1200])
+    literal = {"bootstrap": True, "procedure": CO2Procedure.as_printed(), "random_state": 0}
+    model = CO2ForestClassifier(10, **literal).fit(X[:1200], y[:1200])
     assert model.score(X[1200:], y[1200:]) > 0.88
     weight = np.ones(len(X))
     weight[:100] = 2

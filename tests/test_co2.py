@@ -5,7 +5,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import fixed
+from makers import changed, fixed
 from scipy import sparse
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import StandardScaler
 
-from skforest import CO2ForestClassifier, CO2ForestRegressor, Forest, refine
+from skforest import CO2ForestClassifier, CO2ForestRegressor, CO2Procedure, Forest, refine
 from skforest.table.matrix import min_max, scaled
 
 PLAIN = {
@@ -56,10 +56,12 @@ def test_stumps_of_any_width_are_those_of_the_definition(p):
 
 def check_stump(X, y, objective, leaves, row_norm, keep):
     """All rows form one batch, so that their order does not matter."""
-    model = CO2ForestClassifier(objective=objective, batch_size=1000, n_epochs=12, **PLAIN)
-    model.set_params(leaves=leaves, row_norm=row_norm, keep=keep).fit(X, y)
+    procedure = CO2Procedure(
+        batch_size=1000, n_epochs=12, leaves=leaves, row_norm=row_norm, keep=keep
+    )
+    model = CO2ForestClassifier(objective=objective, procedure=procedure, **PLAIN).fit(X, y)
     # With a learning rate of nearly 0 the split is the cut that training starts from.
-    start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
+    start, cut = split_of(clone(model).set_params(procedure__learning_rate=1e-30).fit(X, y))
     assert (np.abs(start) > 1e-9).sum() == 1
     expected, threshold = oracles.co2_stump(
         scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut / start.max(), objective,
@@ -77,11 +79,12 @@ def check_stump(X, y, objective, leaves, row_norm, keep):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_constant_rate_and_other_scales_are_those_of_the_definition(seed, scaling, leaves):
     X, y = blobs(40, seed=seed)
-    model = CO2ForestClassifier(
-        objective="co2", batch_size=1000, n_epochs=25, leaves=leaves, scaling=scaling,
-        schedule="constant", row_norm=None, keep="last", learning_rate=0.1, **PLAIN,
-    ).fit(X, y)  # fmt: skip
-    start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y))
+    procedure = CO2Procedure(
+        batch_size=1000, n_epochs=25, leaves=leaves, scaling=scaling, schedule="constant",
+        row_norm=None, keep="last", learning_rate=0.1,
+    )  # fmt: skip
+    model = CO2ForestClassifier(objective="co2", procedure=procedure, **PLAIN).fit(X, y)
+    start, cut = split_of(clone(model).set_params(procedure__learning_rate=1e-30).fit(X, y))
     Z = X if scaling is None else StandardScaler().fit_transform(X)
     expected, threshold = oracles.co2_stump(
         Z, y, start.argmax(), cut / start.max(), "co2", n_epochs=25, leaves=leaves,
@@ -99,12 +102,14 @@ def test_single_rows_are_drawn_in_proportion_to_their_weights(objective, leaves)
     X, y = blobs(40)
     weight = np.random.default_rng(0).choice([1.0, 2.0, 10.0], size=40)
     Z = StandardScaler().fit(X, sample_weight=weight).transform(X)
-    model = CO2ForestClassifier(
-        objective=objective, batch_size=1, momentum=0.0, schedule="constant", n_epochs=1000,
-        learning_rate=1e-7, scaling="standard", row_norm=None, signs="old", leaves=leaves,
-        keep="last", random_state=0, **PLAIN,
+    procedure = CO2Procedure(
+        batch_size=1, momentum=0.0, schedule="constant", n_epochs=1000, learning_rate=1e-7,
+        scaling="standard", row_norm=None, signs="old", leaves=leaves, keep="last",
     )  # fmt: skip
-    start, cut = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y, weight))
+    model = CO2ForestClassifier(objective=objective, procedure=procedure, random_state=0, **PLAIN)
+    start, cut = split_of(
+        clone(model).set_params(procedure__learning_rate=1e-30).fit(X, y, weight)
+    )
     found, _ = split_of(model.fit(X, y, weight))
     m = Z @ start - cut
     onehot = np.eye(3)[y] * weight[:, None]
@@ -129,12 +134,13 @@ def test_steps_of_one_row_are_those_of_algorithm_1(seed):
     weight = np.full(20, 1e-6)
     weight[seed] = 1.0
     rate, n_epochs, smoothing = 0.02, 3, 40.0  # both leaves begin nearly alike
-    model = CO2ForestClassifier(
-        objective="co2", batch_size=1, momentum=0.0, schedule="constant", n_epochs=n_epochs,
-        learning_rate=rate, smoothing=smoothing, scaling=None, row_norm=None, signs="old",
-        leaves="gradient", keep="last", random_state=0, **PLAIN,
+    procedure = CO2Procedure(
+        batch_size=1, momentum=0.0, schedule="constant", n_epochs=n_epochs, learning_rate=rate,
+        smoothing=smoothing, scaling=None, row_norm=None, signs="old", leaves="gradient",
+        keep="last",
     )  # fmt: skip
-    w, bias = split_of(clone(model).set_params(learning_rate=1e-30).fit(X, y, weight))
+    model = CO2ForestClassifier(objective="co2", procedure=procedure, random_state=0, **PLAIN)
+    w, bias = split_of(clone(model).set_params(procedure__learning_rate=1e-30).fit(X, y, weight))
     w = w.astype(float)
     sides = X @ w <= bias, X @ w > bias
     onehot, pseudo = np.eye(3)[y] * weight[:, None], smoothing * weight.mean()
@@ -158,11 +164,12 @@ def test_steps_of_one_row_are_those_of_algorithm_1(seed):
 
 def test_signs_of_single_rows_are_those_at_the_end_of_the_last_epoch():
     X, y = blobs(40)
-    model = CO2ForestClassifier(
-        objective="co2", batch_size=1, learning_rate=0.3, n_epochs=3, keep="last",
-        random_state=0, **PLAIN,
-    )  # fmt: skip
-    old, current = (split_of(model.set_params(signs=s).fit(X, y))[0] for s in ("old", "current"))
+    procedure = CO2Procedure(batch_size=1, learning_rate=0.3, n_epochs=3, keep="last")
+    model = CO2ForestClassifier(objective="co2", procedure=procedure, random_state=0, **PLAIN)
+    old, current = (
+        split_of(model.set_params(procedure__signs=signs).fit(X, y))[0]
+        for signs in ("old", "current")
+    )
     assert np.abs(old - current).max() > 0.1
 
 
@@ -309,7 +316,7 @@ def test_every_parameter_of_training_matters(params):
     X, y = make_classification(400, 8, n_informative=6, n_classes=3, random_state=0)
     model = CO2ForestClassifier(3, random_state=0)
     plain = clone(model).fit(X, y).predict_proba(X[:50] + 0.3)
-    other = clone(model).set_params(**params).fit(X, y).predict_proba(X[:50] + 0.3)
+    other = changed(model, **params).fit(X, y).predict_proba(X[:50] + 0.3)
     assert not np.array_equal(plain, other)
 
 
@@ -327,7 +334,9 @@ def test_standard_scaling_is_that_of_the_weighted_rows(change, tmp_path):
     X[::3, 0], X[:, 3] = 0, 2.5
     y, weight = rng.integers(0, 2, 60), rng.integers(0, 3, 60)
     X = change(X)
-    model = CO2ForestClassifier(3, scaling="standard", random_state=0, **MINIMAL)
+    model = CO2ForestClassifier(
+        3, random_state=0, procedure=CO2Procedure(scaling="standard"), **MINIMAL
+    )
     forest = model.fit(X, y, sample_weight=weight).forest_
     A = X.toarray() if sparse.issparse(X) else X
     B = np.repeat(A, weight, axis=0)
@@ -353,7 +362,9 @@ def test_standard_scaling_is_that_of_the_weighted_rows(change, tmp_path):
 
 def test_without_scaling_rows_are_read_as_they_are():
     X, y = load_digits(return_X_y=True)
-    model = CO2ForestClassifier(2, scaling=None, random_state=0, **MINIMAL).fit(X[:200], y[:200])
+    model = CO2ForestClassifier(
+        2, random_state=0, procedure=CO2Procedure(scaling=None), **MINIMAL
+    ).fit(X[:200], y[:200])
     assert not model.forest_.offset.any()
     np.testing.assert_array_equal(model.forest_.scale, np.ptp(X[:200], axis=0) > 0)
     np.testing.assert_array_equal(model.predict_proba(X.astype(np.uint8)), model.predict_proba(X))
@@ -361,7 +372,9 @@ def test_without_scaling_rows_are_read_as_they_are():
 
 def test_the_first_class_wins_a_tie_of_votes_in_a_leaf():
     for labels in ([0, 1, 2], [2, 1, 0], ["b", "a", "c"]):
-        model = CO2ForestClassifier(2, voting="hard", random_state=0, **MINIMAL)
+        model = CO2ForestClassifier(
+            2, random_state=0, procedure=CO2Procedure(voting="hard"), **MINIMAL
+        )
         found = model.fit(np.zeros((3, 1)), labels).predict_proba(np.zeros((1, 1)))
         np.testing.assert_array_equal(found, [[1, 0, 0]])
         several = np.stack([labels, labels[::-1]], axis=1)
@@ -375,7 +388,8 @@ def test_hard_voting_counts_the_trees(outputs, tmp_path):
     X, y = X[:300], y[:300]
     Y = y if outputs == 1 else np.stack([y, y % 3], axis=1)
     model = CO2ForestClassifier(5, max_depth=3, random_state=0, **MINIMAL).fit(X, Y)
-    votes = clone(model).set_params(voting="hard", n_estimators=3).fit(X, Y)
+    votes = clone(model).set_params(procedure=CO2Procedure(voting="hard"), n_estimators=3)
+    votes.fit(X, Y)
     votes.set_params(n_estimators=5, warm_start=True).fit(X, Y)
     np.testing.assert_array_equal(votes.apply(X), model.apply(X))
     for k in range(outputs):

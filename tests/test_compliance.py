@@ -6,6 +6,8 @@ import pickle
 from unittest import SkipTest
 
 import pytest
+from conftest import parameters
+from makers import made
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.utils import get_tags
@@ -20,9 +22,10 @@ CLASSES = [
     if isinstance(thing, type) and issubclass(thing, BaseEstimator) and hasattr(thing, "predict")
 ]
 
+STOPPED = skforest.NonGreedyTreeClassifier(n_epochs=5, early_stopping=True, l1=1e-3)
 # Settings that take other paths through the training, for the estimators that have the first
-# parameter; of the others they take those that they have. A patch without feature_shape is a run
-# of columns.
+# parameter, or their procedures; of the others they take those that they have. A patch without
+# feature_shape is a run of columns.
 CONFIGURATIONS = [
     {"projection": "axis", "max_bins": 16, "max_search_samples": 32, "max_features": None},
     {"projection": "axis", "splitter": "exact", "criterion": "entropy", "bootstrap": True},
@@ -36,10 +39,13 @@ CONFIGURATIONS = [
     {"objective": "random", "min_samples_leaf": 10},
     {"objective": "oc1", "n_restarts": 1},
     {"init": "axis", "stable": True, "inference": "full", "max_depth": 4, "n_epochs": 3},
+    {"refine": "nongreedy", "objective": "co2", "holdout": 0.0, "bootstrap": False},
+    {"refine": STOPPED, "objective": None, "max_depth": 4, "bootstrap": True},
     {"structure": "fern", "n_bags": 2, "optimizer": "adagrad", "max_iter": 600},
     {"n_directions": 10, "n_bags": 1, "schedule": "plateau", "features": "identity"},
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True},
-    {"routing": "soft", "growth": "best", "max_leaf_nodes": 20, "max_features": None},
+    {"routing": "soft", "max_leaf_nodes": 20, "max_features": None},
+    {"min_batches": 1, "growth": "complete", "max_depth": 4, "early_stopping": True},
     {"l2_regularization": 1.0, "n_directions": 8, "n_bags": 2, "max_leaf_nodes": 9},
 ]
 # Skipped for scikit-learn's own forests, too: without SciPy configured for other arrays, and of
@@ -87,7 +93,7 @@ def configured(configurations):
     """Estimators of few trees, in some configurations."""
     estimators = []
     for cls in CLASSES:
-        defaults = cls().get_params()
+        defaults = parameters(cls)
         for config in configurations:
             if config and next(iter(config)) not in defaults:
                 continue
@@ -104,7 +110,7 @@ def configured(configurations):
                 own = {"max_depth": 3, "max_iter": 100} | own | {"n_estimators": 10}
             elif "n_bags" in defaults:  # boosting, which needs more trees
                 own = {"learning_rate": 0.2, "n_bags": 2} | own | {"n_estimators": 20}
-            estimators.append(cls(**own))
+            estimators.append(made(cls, **own))
     return estimators
 
 
@@ -119,7 +125,7 @@ def run_check(estimator, check):
 
 
 def is_of_training(estimator, check):
-    """A single tree is trained as those of its forest are."""
+    """A single tree is trained as those of a CO2 forest are."""
     in_forest = "n_estimators" in estimator.get_params(deep=False)
     return in_forest and check.func.__name__ in OF_TRAINING and not check.keywords
 

@@ -68,7 +68,11 @@ MODELS = {
     ),
     "temperature": skforest.RandomHingeForestClassifier(5, max_iter=50, random_state=0),
     "endtoend": skforest.E2EDecisionForestClassifier(
-        3, max_depth=2, max_features=3, learning_rate=0.1, random_state=0
+        3,
+        max_depth=2,
+        max_features=3,
+        random_state=0,
+        procedure=skforest.E2EProcedure(learning_rate=0.1),
     ),
 }
 models = pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))

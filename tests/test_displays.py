@@ -22,6 +22,7 @@ from skforest import (
     CO2ForestRegressor,
     E2EDecisionForestClassifier,
     FeatureImportancesDisplay,
+    HingeProcedure,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     NonGreedyTreeClassifier,
@@ -180,7 +181,7 @@ def test_curves_of_every_bag_and_the_best_rounds():
 def test_kinds_of_curves():
     X, y = IRIS
     hinge = RandomHingeForestClassifier(
-        3, n_bags=2, max_iter=80, early_stopping=True, random_state=0
+        3, n_bags=2, max_iter=80, random_state=0, procedure=HingeProcedure(early_stopping=True)
     ).fit(X, y)
     display = TrainingCurveDisplay.from_estimator(hinge)
     assert list(display.curves) == ["training loss", "loss of held-out rows"]

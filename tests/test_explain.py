@@ -76,7 +76,7 @@ HARD = {
     ),
     "co2": (skforest.CO2ForestClassifier, {}, 2, second),
     "co2, float16": (skforest.CO2ForestRegressor, {"weight_dtype": "float16"}, 0, prediction),
-    "nongreedy": (skforest.NonGreedyForestClassifier, {"max_depth": 4}, 3, proba),
+    "nongreedy": (skforest.CO2ForestClassifier, {"refine": "nongreedy", "max_depth": 4}, 3, proba),
     "end-to-end": (skforest.E2EDecisionForestRegressor, {"max_depth": 3}, 0, prediction),
     "boosting": (skforest.ObliqueBoostingClassifier, {"n_bags": 1}, 2, decision),
     "boosting, bags": (skforest.ObliqueBoostingRegressor, {"n_bags": 2}, 0, prediction),
@@ -453,25 +453,29 @@ def test_bad_estimators():
 
 
 @pytest.mark.parametrize(
-    "estimator, parameters",
+    "estimator, parameters, kind",
     [
-        (skforest.ManifoldForestClassifier, {}),
-        (skforest.CO2ForestRegressor, {"importance_type": "count"}),
-        (skforest.ObliqueBoostingRegressor, {"n_bags": 3}),
-        (skforest.RandomHingeForestRegressor, {"n_bags": 2, "max_iter": 50}),
+        (skforest.ManifoldForestClassifier, {}, "impurity"),
+        (skforest.CO2ForestRegressor, {"objective": "co2"}, "count"),
+        (skforest.ObliqueBoostingRegressor, {"n_bags": 3}, "impurity"),
+        (skforest.RandomHingeForestRegressor, {"n_bags": 2, "max_iter": 50}, "impurity"),
     ],
 )
-def test_importances_of_columns_and_their_spread(estimator, parameters):
+def test_importances_of_columns_and_their_spread(estimator, parameters, kind):
     model, _ = fitted("", 0 if "Regressor" in estimator.__name__ else 3, estimator, **parameters)
-    table = skforest.importances_table(model)
+    table = skforest.importances_table(model, kind)
     importance = table["importance"].to_numpy()
     assert (np.diff(importance) <= 0).all()
     column = [int(name[1:]) for name in table.index]
-    np.testing.assert_array_equal(importance, model.feature_importances_[column])
-    forest, kind = model.forest_, parameters.get("importance_type", "impurity")
+    forest = model.forest_
+    whole = forest.feature_importances(kind)
+    np.testing.assert_array_equal(importance, whole[column])
+    if kind == "impurity":  # the default
+        np.testing.assert_array_equal(whole, model.feature_importances_)
+        np.testing.assert_array_equal(skforest.importances_table(model), table)
     ends = forest.bag_start if "n_bags" in parameters else np.arange(len(forest) + 1)
     members = [forest[a:b].feature_importances(kind) for a, b in zip(ends, ends[1:])]
-    deviation = np.array(members) - model.feature_importances_
+    deviation = np.array(members) - whole
     expected = np.std(deviation, axis=0, ddof=1)[column]
     np.testing.assert_allclose(table["std"], expected, atol=1e-12)
     assert len(members) == parameters.get("n_bags", 8)
@@ -549,7 +553,7 @@ def test_importances_of_a_blend():
     np.testing.assert_allclose(table["importance"], (one / 4 + 3 * other / 4)[column])
     expected = np.abs(one - other) * np.sqrt(3) / 4
     np.testing.assert_allclose(table["std"], expected[column], atol=1e-12)
-    with pytest.raises(ValueError, match="blend"):
+    with pytest.raises(ValueError, match='for a blend, only "impurity" is possible'):
         skforest.importances_table(blend, "count")
 
 
@@ -560,5 +564,6 @@ def test_importances_take_estimators_of_the_package():
     with pytest.raises(TypeError, match="LogisticRegression"):
         skforest.importances_table(LogisticRegression().fit(X, y))
     model = skforest.ManifoldForestClassifier(3).fit(X, y)
-    with pytest.raises(ValueError, match="importance_type='gain'"):
-        skforest.importances_table(model, "gain")
+    for kind in ("gain", "auto"):
+        with pytest.raises(ValueError, match=f"importance_type='{kind}'.*'impurity', 'count'"):
+            skforest.importances_table(model, kind)

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import small
+from makers import made, random_forest, whole_table
 from makers import mixed_table as table
 from makers import mixed_target as target
-from makers import random_forest, whole_table
 from sklearn.base import is_classifier
 from sklearn.datasets import load_digits, make_friedman1
 from sklearn.decomposition import PCA
@@ -40,7 +40,9 @@ from skforest import (
     BlendedForestRegressor,
     CO2ForestClassifier,
     CO2ForestRegressor,
+    CO2Procedure,
     E2EDecisionForestClassifier,
+    HingeProcedure,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     ObliqueBoostingClassifier,
@@ -251,7 +253,9 @@ def test_outliers_on_one_side(friedman, tmp_path):
 def test_scaling_and_votes(scaling, friedman, tmp_path):
     X, y = friedman
     params = {"objective": "co2", "holdout": 0.0, "bootstrap": False, "max_depth": 4}
-    model = CO2ForestClassifier(2, scaling=scaling, voting="hard", random_state=0, **params)
+    model = CO2ForestClassifier(
+        2, random_state=0, procedure=CO2Procedure(scaling=scaling, voting="hard"), **params
+    )
     check(model.fit(holed(X), y > 14), holed(X, 2), tmp_path)
 
 
@@ -294,7 +298,8 @@ def test_images(digits, tmp_path):
     X, y = digits
     # Sums of sevenths are equal for many patches, but for their rounding.
     for scale, options in ((1, {}), (7, {}), (7, {"contrast": "mix"})):
-        model = ManifoldForestClassifier(8, feature_shape=(8, 8), random_state=0, **options)
+        own = {"feature_shape": (8, 8), "random_state": 0}
+        model = made(ManifoldForestClassifier, 8, **own, **options)
         check(model.fit(X[:500] / scale, y[:500]), X[500:700] / scale, tmp_path)
 
 
@@ -357,7 +362,12 @@ def test_linear_leaves_of_several_outputs(friedman, tmp_path):
 def test_hinge_forests(structure, digits, tmp_path):
     X, y = digits
     model = RandomHingeForestClassifier(
-        5, structure=structure, head="linear", n_bags=2, max_iter=30, random_state=0
+        5,
+        structure=structure,
+        n_bags=2,
+        max_iter=30,
+        random_state=0,
+        procedure=HingeProcedure(head="linear"),
     )
     check(model.fit(X[:300], y[:300]), X[300:350], tmp_path)
 

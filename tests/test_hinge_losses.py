@@ -6,7 +6,7 @@ import numpy as np
 import oracles
 import pytest
 from makers import KERNEL_LOSSES as LOSSES
-from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError, assert_same_trees
+from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError, assert_same_trees, made
 from makers import kernel_targets as targets_for
 from makers import quick_hinge as quick
 from skforest._kernels.base.loss import LogLossKernel
@@ -203,7 +203,7 @@ def test_the_default_rate_suits_counts(n_estimators, optimizer):
     X = rng.normal(size=(1000, 3))
     y = rng.poisson(np.exp(X[:, 0] + 3))
     options = {"loss": "poisson", "optimizer": optimizer, "n_bags": 1, "random_state": 0}
-    model = RandomHingeForestRegressor(n_estimators, **options).fit(X[:250], y[:250])
+    model = made(RandomHingeForestRegressor, n_estimators, **options).fit(X[:250], y[:250])
     assert d2_tweedie_score(y[250:], model.predict(X[250:]), power=1) > 0.8
 
 
@@ -395,7 +395,9 @@ def test_intervals_between_quantiles_cover_new_rows(early_stopping, bootstrap):
     common |= {"loss": "quantile", "early_stopping": early_stopping, "bootstrap": bootstrap}
     common["validation_fraction"] = 0.3
     low, high = (
-        RandomHingeForestRegressor(quantile=level, **common).fit(X[:600], y[:600]).predict(X[600:])
+        made(RandomHingeForestRegressor, quantile=level, **common)
+        .fit(X[:600], y[:600])
+        .predict(X[600:])
         for level in (0.1, 0.9)
     )
     np.testing.assert_allclose(np.mean(y[600:] < low, axis=0), 0.1, atol=0.06)
@@ -414,7 +416,7 @@ def test_quantiles_are_shifted_by_weighted_residuals(monkeypatch):
     X, y = make_regression(150, 4, random_state=0)
     weight = np.random.default_rng(0).exponential(size=150) ** 2
     own = {"loss": "quantile", "quantile": 0.7, "max_iter": 50, "validation_fraction": 0.3}
-    model = RandomHingeForestRegressor(5, n_bags=2, random_state=0, **own).fit(X, y, weight)
+    model = quick(RandomHingeForestRegressor, n_estimators=5, **own).fit(X, y, weight)
     ((forest, data, mask, level),) = seen
     assert mask.sum() == 45 and level == 0.7
     residual = data.y[mask, 0] - forest.response_mapped(data.X[mask])[:, 0]

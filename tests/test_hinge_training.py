@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from makers import OwnSquaredError, assert_same_trees
+from makers import OwnSquaredError, assert_same_trees, changed
 from makers import hinge_rows as rows_of
 from makers import quick_hinge as quick
 from scipy import sparse
@@ -19,7 +19,7 @@ from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
-from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest.table.feature_grid import FeatureGrid
 from skforest.training.hinge_bag import HingeTraining
 from skforest.training.method import train_members
@@ -91,7 +91,7 @@ def test_convolutions_see_images_wherever_a_thing_is():
         with pytest.raises(ValueError, match=words):
             clone(model).set_params(feature_shape=shape).fit(flat, y)
     with pytest.raises(ValueError, match="kernel_size=7 is larger"):
-        clone(model).set_params(kernel_size=7).fit(flat, y)
+        clone(model).set_params(procedure__kernel_size=7).fit(flat, y)
 
 
 @BOTH
@@ -257,8 +257,8 @@ def test_progress_and_an_interrupt(cls, capsys, monkeypatch):
     n = sum(map(len, model.loss_curve_))
     assert f"{cls.__name__}: {n} of {n} evaluations" in capsys.readouterr().out
     model.set_params(verbose=0)
-    before = dict(vars(model)) | {"max_iter": 10**9, "early_stopping": False}
-    model.set_params(max_iter=10**9, early_stopping=False)
+    before = dict(vars(model)) | {"max_iter": 10**9}
+    model.set_params(max_iter=10**9)
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
     try:
@@ -281,9 +281,8 @@ def test_features_in_one_unit(features):
     np.testing.assert_array_equal(model.fit(4 * X, y).predict(4 * X), first)
     # Without units, two features hide behind the large one; their inner products are noise.
     X[:, 3] *= 1e5
-    assert model.fit(X, y).score(X, y) < clone(model).set_params(scaling="standard").fit(
-        X, y
-    ).score(X, y)
+    standard = clone(model).set_params(procedure__scaling="standard").fit(X, y)
+    assert model.fit(X, y).score(X, y) < standard.score(X, y)
 
 
 def test_steps_change_weights_less_in_one_unit():
@@ -309,7 +308,12 @@ def test_steps_change_weights_less_in_one_unit():
 def test_the_loss_is_evaluated_every_500_steps_or_40_times(max_iter, n_checks):
     X, y = np.arange(20.0)[:, None], np.arange(20) % 2
     forest = RandomHingeForestClassifier(
-        1, max_depth=1, n_bags=1, n_directions=1, batch_size=2, max_iter=max_iter
+        1,
+        max_depth=1,
+        n_bags=1,
+        n_directions=1,
+        max_iter=max_iter,
+        procedure=HingeProcedure(batch_size=2),
     ).fit(X, y)
     assert [len(curve) for curve in forest.loss_curve_] == [n_checks]
 
@@ -604,7 +608,7 @@ def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
     forest.fit(convert(coded[:800]), y[:800])
     assert forest.score(convert(coded[800:]), y[800:]) > scores[0] - 0.3
     # The features of the paper are not clipped.
-    forest.set_params(scaling=None, n_bags=1, max_iter=10).fit(convert(wrong), y)
+    changed(forest, scaling=None, n_bags=1, max_iter=10).fit(convert(wrong), y)
     assert forest.forest_.high[0] > 1.5
 
 

@@ -1,9 +1,8 @@
 """Manifold forests: the effect of each parameter, and data on which patches help."""
 
-import inspect
-
 import numpy as np
 import pytest
+from makers import changed, made
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
@@ -12,6 +11,7 @@ from sklearn.model_selection import train_test_split
 from skforest import (
     ManifoldForestClassifier,
     ManifoldForestRegressor,
+    ManifoldProcedure,
     load,
     save,
     shapley_values,
@@ -35,9 +35,8 @@ def noise(n=200, n_features=40, seed=0):
 def drawn(shape, n=200, **params):
     """Drawn directions as dense arrays: a node with one candidate splits by it."""
     n_features = int(np.prod(shape))
-    model = ManifoldForestClassifier(
-        10, feature_shape=shape, max_features=1, random_state=0, **params
-    )
+    own = {"feature_shape": shape, "max_features": 1, "random_state": 0}
+    model = made(ManifoldForestClassifier, 10, **own, **params)
     model.fit(*noise(n, n_features))
     weights = model.forest_.directions().toarray()
     assert len(weights) > 200
@@ -100,42 +99,35 @@ EFFECTS = {
     "random_state": ({}, 1),
 }
 # These change no tree. Each has a test elsewhere.
-NO_EFFECT_ON_TREES = [
-    "oob_score",
-    "importance_type",
-    "n_jobs",
-    "verbose",
-    "warm_start",
-    "time_limit",
-]
+NO_EFFECT_ON_TREES = ["oob_score", "n_jobs", "verbose", "warm_start", "time_limit"]
 
 
 @pytest.mark.parametrize("cls", BOTH, ids=lambda cls: cls.__name__)
 def test_the_list_of_parameters_is_complete(cls):
     listed = {*EFFECTS, *NO_EFFECT_ON_TREES}
     if cls is ManifoldForestRegressor:
-        listed -= {"class_weight"}
-    assert set(cls().get_params()) == listed
+        listed -= {"class_weight", "criterion"}
+    apart = ManifoldProcedure().get_params().keys()
+    assert apart < listed
+    assert cls().get_params().keys() == listed - apart | {"procedure"}
 
 
 @pytest.mark.parametrize("cls", BOTH, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("name", EFFECTS)
 def test_every_parameter_has_an_effect(cls, name):
     beside, value = EFFECTS[name]
-    if name not in inspect.signature(cls).parameters:
-        assert name == "class_weight"
+    if cls is ManifoldForestRegressor and name in ("class_weight", "criterion"):
+        with pytest.raises(TypeError, match=name):
+            cls(**{name: value})
         return
-    only_one = (name, cls) == ("criterion", ManifoldForestRegressor)
-    if only_one:
-        value = "squared_error"
     X, y = make_classification(300, 40, n_informative=6, n_classes=3, random_state=0)
     params = {"n_estimators": 5, "random_state": 0, "feature_shape": SHAPE, **beside}
     one = cls(**params).fit(X, y)
-    other = cls(**{**params, name: value}).fit(X, y)
-    same = np.array_equal(one.forest_.child, other.forest_.child) and np.array_equal(
-        one.forest_.threshold, other.forest_.threshold
+    other = made(cls, **{**params, name: value}).fit(X, y)
+    assert not (
+        np.array_equal(one.forest_.child, other.forest_.child)
+        and np.array_equal(one.forest_.threshold, other.forest_.threshold)
     )
-    assert same == only_one
 
 
 @pytest.mark.parametrize("name", NO_EFFECT_ON_TREES)
@@ -143,7 +135,7 @@ def test_every_parameter_has_an_effect(cls, name):
 def test_the_other_parameters_change_no_tree(forest, name):
     X, y = noise(100)
     forest.set_params(bootstrap=True, n_estimators=20)
-    value = {"importance_type": "count", "n_jobs": 2}.get(name, True)
+    value = {"n_jobs": 2}.get(name, True)
     other = clone(forest).set_params(**{name: value}).fit(X, y)
     np.testing.assert_array_equal(other.forest_.threshold, forest.fit(X, y).forest_.threshold)
 
@@ -191,7 +183,7 @@ def test_sparse_directions_with_a_poisson_number(mean):
 def test_scaled_weights_are_signs_over_standard_deviations(forest):
     X, y = noise(300, 6)
     X *= np.float32([1, 1000, 1e-3, 1, 1e6, 1])
-    forest.set_params(projection="sparse", nonzeros="fixed", n_nonzeros=3, sparse_weights="scaled")
+    changed(forest, projection="sparse", nonzeros="fixed", n_nonzeros=3, sparse_weights="scaled")
     weights = forest.fit(X, y).forest_.directions().toarray()
     assert (np.count_nonzero(weights, axis=1) == 3).all()
     signs = weights * X.std(axis=0)
@@ -206,10 +198,10 @@ def test_scaled_weights_do_not_depend_on_units():
     X *= 10.0 ** np.arange(-3, 3)
     errors = {}
     for kind in ("scaled", "sign"):
+        procedure = ManifoldProcedure(nonzeros="fixed", n_nonzeros=3, sparse_weights=kind)
         model = ManifoldForestClassifier(
-            50, projection="sparse", nonzeros="fixed", n_nonzeros=3, random_state=0
+            50, projection="sparse", max_features=None, procedure=procedure, random_state=0
         )
-        model.set_params(sparse_weights=kind, max_features=None)
         errors[kind] = error(model, (X[:300], y[:300]), (X[300:], y[300:]))
     assert errors["scaled"] < 0.3 * errors["sign"]
 
@@ -381,7 +373,8 @@ def test_limits_per_axis_are_lists_tuples_or_arrays():
     X, y = noise()
 
     def thresholds(**params):
-        model = ManifoldForestClassifier(3, random_state=0, feature_shape=SHAPE, **params)
+        own = {"feature_shape": SHAPE, "random_state": 0}
+        model = made(ManifoldForestClassifier, 3, **own, **params)
         return model.fit(X, y).forest_.threshold
 
     limits = {
@@ -430,7 +423,7 @@ def test_min_samples_leaf(forest, value, count):
     X, y = noise(200)
     forest.set_params(min_samples_leaf=value, n_estimators=10)
     for splitter in ("hist", "exact"):
-        forest.set_params(splitter=splitter).fit(X, y)
+        changed(forest, splitter=splitter).fit(X, y)
         assert min(leaf_sizes(forest, X, tree).min() for tree in range(10)) == count
 
 
@@ -458,7 +451,7 @@ def test_max_leaf_nodes_grows_the_best_first(forest):
     rng = np.random.default_rng(0)
     X, y = rng.random((200, 1)), rng.random(200)
     y = y > 0.5 if is_classifier(forest) else y
-    forest.set_params(projection="axis", splitter="exact", max_leaf_nodes=9).fit(X, y)
+    changed(forest, projection="axis", splitter="exact", max_leaf_nodes=9).fit(X, y)
     free = clone(forest).set_params(max_leaf_nodes=None).fit(X, y)
     whole, small = free.forest_[0], forest.forest_[0]
     waiting, taken = [0], []
@@ -479,7 +472,9 @@ def split_gain(tree, node):
 def test_enough_leaf_nodes_give_the_same_partition_as_no_limit():
     rng = np.random.default_rng(0)
     X, y = rng.random((200, 1)), rng.random(200)  # one feature: no ties to be broken by chance
-    model = ManifoldForestRegressor(3, projection="axis", splitter="exact", random_state=0)
+    model = ManifoldForestRegressor(
+        3, projection="axis", random_state=0, procedure=ManifoldProcedure(splitter="exact")
+    )
     free = clone(model).fit(X, y)
     bounded = clone(model).set_params(max_leaf_nodes=10000).fit(X, y)
     for tree in range(3):
@@ -516,7 +511,8 @@ def test_a_decrease_that_is_just_reached_is_enough(criterion, most, splitter):
     """As in scikit-learn, also one of 0."""
     X, y = np.repeat([[0.0], [1.0]], 8, axis=0), np.repeat([0, 1], 8)
     cls = ManifoldForestRegressor if criterion is None else ManifoldForestClassifier
-    own = {"projection": "axis", "bootstrap": False, "splitter": splitter, "max_features": None}
+    own = {"projection": "axis", "bootstrap": False, "max_features": None}
+    own |= {"procedure": ManifoldProcedure(splitter=splitter)}
     own |= {} if criterion is None else {"criterion": criterion}
     for decrease, n_leaves in ((most, 2), (np.nextafter(most, 2), 1), (0.0, 2)):
         model = cls(1, min_impurity_decrease=decrease, random_state=0, **own).fit(X, y)
@@ -530,7 +526,7 @@ def test_min_impurity_decrease_is_a_share_of_the_whole(forest):
     X, y = noise(200)
     y = y * 2 - 1  # variance and Gini: about 1 and 1/2
     least = 0.01 if is_classifier(forest) else 0.02
-    forest.set_params(min_impurity_decrease=least, splitter="exact").fit(X, y)
+    changed(forest, min_impurity_decrease=least, splitter="exact").fit(X, y)
     free = clone(forest).set_params(min_impurity_decrease=0.0).fit(X, y)
     assert (forest.forest_.n_leaves < free.forest_.n_leaves).all()
     assert forest.forest_.n_leaves.min() > 2
@@ -552,7 +548,7 @@ def test_min_impurity_decrease_is_a_share_of_the_whole(forest):
 )
 def test_max_features_is_the_number_of_candidates(forest, value, count):
     X, y = noise()
-    forest.set_params(max_features=value, max_depth=2, splitter="exact").fit(X, y)
+    changed(forest, max_features=value, max_depth=2, splitter="exact").fit(X, y)
     assert forest.max_features_ == count
 
 
@@ -560,7 +556,7 @@ def test_more_candidates_find_better_splits(forest):
     X, y = noise()
     gains = []
     for value in (1, 10, 200):
-        forest.set_params(max_features=value, max_depth=1, n_estimators=30, splitter="exact")
+        changed(forest, max_features=value, max_depth=1, n_estimators=30, splitter="exact")
         gains.append(forest.fit(X, y).forest_.gain.mean())
     assert gains[0] < 0.6 * gains[1] and gains[1] < 0.9 * gains[2]
 
@@ -586,9 +582,8 @@ def test_bins_approach_the_exact_search():
     y = (X[:, 0] > 0.315).astype(int)
     gains = []
     for params in ({"max_bins": 2}, {"max_bins": 8}, {"max_bins": 512}, {"splitter": "exact"}):
-        model = ManifoldForestClassifier(
-            5, max_search_samples=None, random_state=0, **STUMP, **params
-        )
+        procedure = ManifoldProcedure(max_search_samples=None, **params)
+        model = ManifoldForestClassifier(5, procedure=procedure, random_state=0, **STUMP)
         gains.append(model.fit(X, y).forest_.gain.mean())
     assert gains[0] < gains[1] < gains[2] <= gains[3] * (1 + 1e-6)
     assert gains[3] == pytest.approx(600 * 2 * y.mean() * (1 - y.mean()), rel=1e-6)
@@ -597,16 +592,15 @@ def test_bins_approach_the_exact_search():
 def test_automatic_bins_are_within_the_range(forest):
     X, y = noise()
     assert 2 <= forest.fit(X, y).max_bins_ <= 1024
-    assert forest.set_params(max_bins=17).fit(X, y).max_bins_ == 17
+    assert changed(forest, max_bins=17).fit(X, y).max_bins_ == 17
 
 
 def test_a_search_among_few_rows_is_noisier():
     X, y = make_classification(3000, 10, n_informative=6, flip_y=0.3, random_state=0)
     gains = []
     for value in (32, 300, None):
-        model = ManifoldForestClassifier(
-            30, max_search_samples=value, max_bins=256, random_state=0, **STUMP
-        )
+        procedure = ManifoldProcedure(max_search_samples=value, max_bins=256)
+        model = ManifoldForestClassifier(30, procedure=procedure, random_state=0, **STUMP)
         gains.append(model.fit(X, y).forest_.gain.mean())
     assert gains[0] < 0.95 * gains[2]
     assert gains[0] < gains[1] < gains[2]
@@ -650,12 +644,12 @@ def test_gini_and_entropy_are_those_of_scikit_learn():
 )
 def test_importances_from_their_definition(forest, params):
     X, y = noise()
-    forest.set_params(feature_shape=SHAPE, bootstrap=True, **params).fit(X, y)
+    changed(forest, feature_shape=SHAPE, bootstrap=True, **params).fit(X, y)
     packed = forest.forest_
     weights = packed.directions().toarray()
     # By count: how many splits have a weight on the feature (Perry et al., section 3.2).
     count = (weights != 0).sum(axis=0)
-    found = clone(forest).set_params(importance_type="count").fit(X, y).feature_importances_
+    found = forest.forest_.feature_importances("count")
     np.testing.assert_allclose(found, count / count.sum(), rtol=1e-12)
     # By impurity: decrease at the split times the absolute weight, all trees weighing the same.
     # Weights that were divided by the deviation of their feature count as their signs.
@@ -686,12 +680,12 @@ def test_importances_are_largest_in_the_patch():
     y = X[:, 2:5, 3:5].sum(axis=(1, 2)) > 0
     patch = np.zeros((8, 8), dtype=bool)
     patch[2:5, 3:5] = True
+    procedure = ManifoldProcedure(contrast="sum")
+    model = ManifoldForestClassifier(
+        30, feature_shape=(8, 8), max_features=30, procedure=procedure, random_state=0
+    ).fit(X, y)
     for kind in ("impurity", "count"):
-        model = ManifoldForestClassifier(
-            30, feature_shape=(8, 8), contrast="sum", max_features=30, random_state=0
-        )
-        picture = model.set_params(importance_type=kind).fit(X, y).feature_importances_
-        picture = picture.reshape(8, 8)
+        picture = model.forest_.feature_importances(kind).reshape(8, 8)
         assert picture[patch].mean() > 2 * picture[~patch].mean()
 
 
@@ -728,9 +722,8 @@ def test_patches_on_a_circle_beat_single_features():
     rng = np.random.default_rng(0)
     train, test = circle(250, rng), circle(500, rng)
     common = {"n_estimators": 30, "max_features": 40, "random_state": 0}
-    patch = ManifoldForestClassifier(
-        feature_shape=100, wrap=True, max_patch=15, contrast="sum", **common
-    )
+    procedure = ManifoldProcedure(max_patch=15, contrast="sum")
+    patch = ManifoldForestClassifier(feature_shape=100, wrap=True, procedure=procedure, **common)
     assert error(patch, train, test) < 0.15
     for projection in ("axis", "sparse"):
         other = ManifoldForestClassifier(projection=projection, **common)
@@ -745,7 +738,9 @@ def test_patches_of_bars_beat_single_pixels(contrast):
         train, test = bars(25, rng), bars(300, rng)
         common = {"n_estimators": 30, "max_features": 28, "feature_shape": (28, 28)}
         common["random_state"] = seed
-        patch = ManifoldForestClassifier(max_patch=4, contrast=contrast, **common)
+        patch = ManifoldForestClassifier(
+            procedure=ManifoldProcedure(max_patch=4, contrast=contrast), **common
+        )
         axis = ManifoldForestClassifier(projection="axis", **common)
         ours.append(error(patch, train, test))
         theirs.append(error(axis, train, test))
@@ -771,7 +766,7 @@ def test_default_patches_see_the_level_of_a_signal():
     X = rng.standard_normal((1400, 60)) + 0.4 * y[:, None]
     train, test = (X[:400], y[:400]), (X[400:], y[400:])
     forests = {
-        name: ManifoldForestClassifier(50, feature_shape=60, random_state=0, **params)
+        name: made(ManifoldForestClassifier, 50, feature_shape=60, random_state=0, **params)
         for name, params in {"default": {}, "edge": {"contrast": "edge"}}.items()
     }
     errors = {name: error(forest, train, test) for name, forest in forests.items()}
@@ -783,7 +778,9 @@ def test_patches_help_regression():
     X = rng.standard_normal((600, 8, 8))
     y = X[:, 1:4, 2:5].sum(axis=(1, 2))
     common = {"n_estimators": 30, "max_features": 30, "random_state": 0}
-    patch = ManifoldForestRegressor(feature_shape=(8, 8), contrast="sum", **common)
+    patch = ManifoldForestRegressor(
+        feature_shape=(8, 8), procedure=ManifoldProcedure(contrast="sum"), **common
+    )
     axis = ManifoldForestRegressor(feature_shape=(8, 8), projection="axis", **common)
     train, test = (X[:400], y[:400]), (X[400:], y[400:])
     assert error(patch, train, test) < 0.5 * error(axis, train, test)
@@ -806,7 +803,8 @@ def test_bytes_are_summed_without_overflow(forest, projection):
     X = rng.integers(250, 256, (60, 400)).astype(np.uint8)
     total = X.sum(axis=1, dtype=int)
     y = total > np.median(total) if is_classifier(forest) else total
-    forest.set_params(
+    changed(
+        forest,
         projection=projection,
         feature_shape=(20, 20),
         contrast="sum",
@@ -837,7 +835,7 @@ def test_constant_pixels_have_no_effect(params, change, tmp_path):
     other, constant = X.copy(), np.flatnonzero(np.ptp(X, axis=0) == 0)
     other[:, constant] = 9
     X, other = change(X), change(other)
-    forest = ManifoldForestClassifier(10, random_state=0, **params).fit(X, y)
+    forest = made(ManifoldForestClassifier, 10, random_state=0, **params).fit(X, y)
     expected = forest.predict_proba(X)
     save(forest, tmp_path / "forest")
     for model in (forest, load(tmp_path / "forest")):

@@ -2,13 +2,14 @@
 
 import copy
 import warnings
+from dataclasses import MISSING, fields
 
 import numpy as np
 import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import KernelTrainingSet, fixed
+from makers import KernelTrainingSet, changed, fixed, made
 from skforest._kernels.nongreedy.trainer import JointTrainer
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits, make_blobs, make_classification, make_regression
@@ -19,15 +20,21 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import skforest
 from skforest import (
     CO2ForestClassifier,
-    NonGreedyForestClassifier,
-    NonGreedyForestRegressor,
+    CO2ForestRegressor,
+    CO2Procedure,
+    NonGreedyProcedure,
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
 from skforest.forest.edit import DenseTree
+from skforest.training.co2 import CO2Settings
 from skforest.training.joint import JointSettings
 
 TREES = [NonGreedyTreeClassifier, NonGreedyTreeRegressor]
+FORESTS = [CO2ForestClassifier, CO2ForestRegressor]
+# Forests of hyperplanes that choose nothing by a trial, trained together.
+PLAIN = {"refine": "nongreedy", "objective": "co2", "holdout": 0.0, "bootstrap": False}
+PLAIN |= {"max_features": "sqrt", "random_state": 0}
 
 
 def full_tree(depth):
@@ -226,7 +233,9 @@ def test_the_learning_rate_falls_or_is_constant(monkeypatch):
     monkeypatch.setattr("skforest.training.joint.JointTrainer", Recorder)
     X, y = easy_rows(NonGreedyTreeClassifier)
     for schedule in ("linear", "constant"):
-        tree = NonGreedyTreeClassifier(schedule=schedule, n_epochs=4, learning_rate=0.2)
+        tree = NonGreedyTreeClassifier(
+            n_epochs=4, learning_rate=0.2, procedure=NonGreedyProcedure(schedule=schedule)
+        )
         tree.fit(X, y)
     assert rates == pytest.approx([0.2, 0.15, 0.1, 0.05, 0.2, 0.2, 0.2, 0.2])
 
@@ -249,7 +258,7 @@ def test_trained_leaves_predict_their_parameters(monkeypatch, n_classes, early_s
     y = rng.integers(n_classes, size=300) if n_classes > 3 else (X[:, :3]).argmax(axis=1)
     cls, y = (NonGreedyTreeClassifier, y) if n_classes else (NonGreedyTreeRegressor, X.sum(axis=1))
     own = {"max_depth": 3, "n_epochs": 5, "random_state": 0, "early_stopping": early_stopping}
-    tree = cls(leaves="trained", **own).fit(X, y)
+    tree = cls(procedure=NonGreedyProcedure(leaves="trained"), **own).fit(X, y)
     found = np.unique(tree.forest_.response(X), axis=0)
     assert len(found) == tree.get_n_leaves()
     if n_classes == 3:
@@ -364,7 +373,9 @@ def test_training_lowers_the_bound_and_the_test_error():
         params = {"max_depth": 6, "max_features": None, "random_state": seed}
         tree = NonGreedyTreeClassifier(**params).fit(X_train, y_train)
         ours.append(tree.score(X_test, y_test))
-        start = CO2ForestClassifier(1, smoothing=1, **params).fit(X_train, y_train)
+        start = CO2ForestClassifier(1, procedure=CO2Procedure(smoothing=1), **params).fit(
+            X_train, y_train
+        )
         greedy.append(start.score(X_test, y_test))
         axis.append(DecisionTreeClassifier(**params).fit(X_train, y_train).score(X_test, y_test))
         curve = tree.loss_curve_
@@ -374,13 +385,11 @@ def test_training_lowers_the_bound_and_the_test_error():
     assert np.mean(ours) > np.mean(axis) + 0.08
 
 
-@pytest.mark.parametrize("cls", [*TREES, NonGreedyForestClassifier, NonGreedyForestRegressor])
+@pytest.mark.parametrize("cls", [*TREES, *FORESTS])
 def test_the_tree_counts_the_rows_that_it_routes(cls):
     X, y = make_blobs(300, 6, centers=4, cluster_std=5.0, random_state=0)
     weight = np.random.default_rng(0).exponential(size=300)
-    model = cls(random_state=0)
-    if "n_estimators" in model.get_params():
-        model.set_params(n_estimators=3)
+    model = cls(3, **PLAIN) if cls in FORESTS else cls(random_state=0)
     model.fit(X, y, weight)
     for tree, leaf in zip(model.forest_, model.forest_.apply(X).T):
         counted = np.bincount(leaf, weight, minlength=tree.n_nodes)
@@ -444,16 +453,20 @@ def test_every_parameter_of_training_matters(cls, params):
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
     model = cls(max_depth=4, nu=20.0, random_state=0)
     plain = clone(model).fit(X, y).forest_.response(X[:50] + 0.3)
-    other = clone(model).set_params(**params).fit(X, y)
+    other = changed(clone(model), **params).fit(X, y)
     assert not np.array_equal(plain, other.forest_.response(X[:50] + 0.3))
     assert other.score(X, y) > 0.3
 
 
-def test_forests_scale_features_as_trees_do():
+@pytest.mark.parametrize("cls", [NonGreedyTreeClassifier, CO2ForestClassifier])
+def test_the_procedure_of_the_estimator_scales_features(cls):
     X, y = make_classification(60, 4, random_state=0)
+    model = NonGreedyTreeClassifier(max_depth=2, n_epochs=2, procedure=NonGreedyProcedure())
+    if cls is CO2ForestClassifier:  # the procedure of its refinement has no effect
+        model = cls(2, procedure=CO2Procedure(), **PLAIN | {"refine": model})
     for scaling, spread in (("minmax", None), ("standard", 1.0), (None, X.std(axis=0))):
-        model = NonGreedyForestClassifier(2, max_depth=2, n_epochs=2, scaling=scaling)
-        features = model.fit(X, y).forest_.feature_map.transform(X)
+        model.set_params(procedure__scaling=scaling).fit(X, y)
+        features = model.forest_.feature_map.transform(X)
         if spread is None:
             np.testing.assert_array_equal(
                 [features.min(axis=0), features.max(axis=0)], [[0] * 4, [1] * 4]
@@ -465,7 +478,7 @@ def test_forests_scale_features_as_trees_do():
 def test_smoothing_matters():
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
     model = NonGreedyTreeClassifier(max_depth=4, random_state=0)
-    found = [clone(model).set_params(smoothing=s).fit(X, y).predict_proba(X) for s in (0.01, 1)]
+    found = [changed(model, smoothing=s).fit(X, y).predict_proba(X) for s in (0.01, 1)]
     assert not np.array_equal(*found)
 
 
@@ -473,7 +486,7 @@ def test_full_and_fast_inference_agree_on_one_split():
     X, y = make_blobs(200, 5, cluster_std=5.0, random_state=0)
     model = NonGreedyTreeClassifier(max_depth=1, random_state=0)
     fast = clone(model).fit(X, y)
-    full = clone(model).set_params(inference="full").fit(X, y)
+    full = clone(model).set_params(procedure=NonGreedyProcedure(inference="full")).fit(X, y)
     np.testing.assert_array_equal(fast.loss_curve_, full.loss_curve_)
     np.testing.assert_array_equal(fast.forest_.dense, full.forest_.dense)
 
@@ -507,7 +520,9 @@ def test_leaves_start_at_smoothed_shares_of_their_rows(smoothing, monkeypatch):
     monkeypatch.setattr("skforest.training.joint.JointTrainer", Recorder)
     X, y = easy_rows(NonGreedyTreeClassifier)
     weight = np.random.default_rng(0).exponential(size=len(X)) + 0.01
-    NonGreedyTreeClassifier(smoothing=smoothing, max_depth=3, n_epochs=1).fit(X, y, 7 * weight)
+    NonGreedyTreeClassifier(
+        max_depth=3, n_epochs=1, procedure=NonGreedyProcedure(smoothing=smoothing)
+    ).fit(X, y, 7 * weight)
     data, _, _, _, tree, (_, _, theta, _) = given[0]
     rows, label, n_classes = data.X, data.target, data.n_outputs
     child, W, threshold = tree.child, tree.weights, tree.threshold
@@ -573,11 +588,12 @@ def test_a_small_nu_prunes():
 
 def test_forests_record_every_tree():
     X, y = make_classification(200, 6, n_informative=4, random_state=0)
-    model = NonGreedyForestClassifier(3, n_epochs=5, random_state=0, warm_start=True).fit(X, y)
+    own = PLAIN | {"refine": NonGreedyTreeClassifier(n_epochs=5)}
+    model = CO2ForestClassifier(3, warm_start=True, **own).fit(X, y)
     model.set_params(n_estimators=5).fit(X, y)
     assert [len(curve) for curve in model.loss_curve_] == [5] * 5
     assert model.n_active_leaves_ == model.forest_.n_leaves.tolist()
-    whole = NonGreedyForestClassifier(5, n_epochs=5, random_state=0, n_jobs=2).fit(X, y)
+    whole = CO2ForestClassifier(5, n_jobs=2, **own).fit(X, y)
     for one, other in zip(model.loss_curve_, whole.loss_curve_):
         np.testing.assert_array_equal(one, other)
 
@@ -590,14 +606,10 @@ def test_refinement_of_a_single_tree(cls):
     assert refined.refine_curve_.shape == (4,)
     assert (np.diff(refined.refine_curve_) <= 0).all()
     assert refined.n_active_leaves_ == refined.get_n_leaves()
-    whole = cls(max_depth=4, random_state=0, refine="alternating", n_sweeps=3).fit(X, y)
-    assert whole.refine_curve_.shape == (4,)
-    assert whole.refine_curve_[0] == pytest.approx(refined.refine_curve_[0])
-    assert whole.refine_curve_[-1] < whole.refine_curve_[0]
-    np.testing.assert_array_equal(whole.loss_curve_, plain.loss_curve_)
+    np.testing.assert_array_equal(refined.loss_curve_, plain.loss_curve_)
 
 
-@pytest.mark.parametrize("cls", [CO2ForestClassifier, skforest.CO2ForestRegressor])
+@pytest.mark.parametrize("cls", FORESTS)
 def test_refinement_of_co2_forests_as_they_grow(cls):
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
     model = cls(3, max_depth=4, random_state=0)
@@ -605,7 +617,8 @@ def test_refinement_of_co2_forests_as_they_grow(cls):
     jointly = clone(model).set_params(refine="nongreedy").fit(X, y)
     assert [len(curve) for curve in jointly.loss_curve_] == [30] * 3
     assert jointly.n_active_leaves_ == jointly.forest_.n_leaves.tolist()
-    model.set_params(refine="alternating", n_sweeps=1, warm_start=True).fit(X, y)
+    model.set_params(refine="alternating", procedure=CO2Procedure(n_sweeps=1), warm_start=True)
+    model.fit(X, y)
     model.set_params(n_estimators=4).fit(X, y)
     assert np.shape(model.refine_curve_) == (4, 2)
     assert not np.array_equal(jointly.forest_.response(X), plain.forest_.response(X))
@@ -614,7 +627,7 @@ def test_refinement_of_co2_forests_as_they_grow(cls):
     assert model.score(X, y) > plain.score(X, y)
 
 
-@pytest.mark.parametrize("cls", [CO2ForestClassifier, skforest.CO2ForestRegressor])
+@pytest.mark.parametrize("cls", FORESTS)
 def test_co2_forests_are_refined_with_the_parameters_of_a_non_greedy_tree(cls, tmp_path):
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, random_state=0)
     tree = NonGreedyTreeClassifier if cls is CO2ForestClassifier else NonGreedyTreeRegressor
@@ -622,14 +635,19 @@ def test_co2_forests_are_refined_with_the_parameters_of_a_non_greedy_tree(cls, t
     known = cls(2, refine="nongreedy", **fixed).fit(X, y)
     same = cls(2, refine=tree(), **fixed).fit(X, y)
     np.testing.assert_array_equal(same.forest_.response(X), known.forest_.response(X))
+    grown = tree(init="axis", max_depth=1, max_leaf_nodes=2)  # without effect on the forest
+    same = cls(2, refine=grown, **fixed).fit(X, y)
+    np.testing.assert_array_equal(same.forest_.response(X), known.forest_.response(X))
     joint = {"nu": 7.0, "n_epochs": 4, "schedule": "constant", "rescale_splits": False}
-    model = cls(2, refine=tree(**joint, leaves="trained"), **fixed).fit(X, y)
+    model = cls(2, refine=made(tree, **joint, leaves="trained"), **fixed).fit(X, y)
     assert [len(curve) for curve in model.loss_curve_] == [4, 4]
     assert model.get_params()["refine__nu"] == 7.0
+    assert model.get_params()["refine__procedure__schedule"] == "constant"
     # The same joint training of the same tree by the estimator itself.
     init = {"objective": "co2", "nu": 100.0, "smoothing": 0.1, "holdout": 0.0, "bootstrap": False}
-    one = cls(1, **init, refine=tree(**joint), max_features=None, splitter="hist", **fixed)
-    alone = tree(**joint, max_depth=4, random_state=0).fit(X, y)
+    init |= {"max_features": None, "splitter": "hist"}
+    one = made(cls, 1, refine=made(tree, **joint), **init, **fixed)
+    alone = made(tree, **joint, max_depth=4, random_state=0).fit(X, y)
     np.testing.assert_array_equal(one.fit(X, y).predict(X), alone.predict(X))
     skforest.save(model, tmp_path / "model")
     loaded = skforest.load(tmp_path / "model")
@@ -643,12 +661,56 @@ def test_co2_forests_are_refined_with_the_parameters_of_a_non_greedy_tree(cls, t
         cls(refine=3).fit(X, y)
     with pytest.raises(ValueError, match="The 'nu' parameter of NonGreedyTree"):
         cls(refine=tree(nu=-1.0)).fit(X, y)
+    with pytest.raises(ValueError, match="The 'row_norm' parameter of NonGreedyProcedure"):
+        cls(refine=tree(procedure=NonGreedyProcedure(row_norm=-1.0))).fit(X, y)
+
+
+@pytest.mark.parametrize("cls", FORESTS)
+def test_joint_refinement_of_a_forest_stops_early(cls):
+    X, y = make_classification(300, 8, n_informative=6, n_classes=3, flip_y=0.2, random_state=0)
+    tree = NonGreedyTreeClassifier if cls is CO2ForestClassifier else NonGreedyTreeRegressor
+    joint = {"n_epochs": 200, "early_stopping": True, "n_iter_no_change": 3}
+    own = PLAIN | {"refine": tree(**joint), "max_features": None}
+    forest = cls(3, **own).fit(X, y)
+    for curve, scores in zip(forest.loss_curve_, forest.validation_scores_):
+        assert 3 < len(curve) == len(scores) < 200
+    assert len({len(curve) for curve in forest.loss_curve_}) > 1  # each tree holds out its own
+    for member in forest.forest_:
+        assert member.node_weight[0] == 300  # leaves count all rows
+    # The same early stopping of the same tree by the estimator itself.
+    alone = tree(**joint, random_state=0).fit(X, y)
+    one = cls(1, **own).fit(X, y)
+    np.testing.assert_array_equal(one.validation_scores_[0], alone.validation_scores_)
+    np.testing.assert_array_equal(one.predict(X), alone.predict(X))
+    with pytest.raises(ValueError, match="validation_fraction=0.99.*none of the 4 distinct rows"):
+        one.set_params(refine__validation_fraction=0.99).fit(X[:4], [0, 1, 0, 1])
+
+
+def test_defaults_of_settings_are_those_of_estimators():
+    """Joint training by name is that of a tree with its defaults, and its growth that of CO2."""
+    for cls in TREES:
+        assert JointSettings.of(cls()) == JointSettings()
+        assert JointSettings.of(cls(procedure=NonGreedyProcedure())) == JointSettings()
+        known = cls().get_params() | NonGreedyProcedure().get_params()
+        for part in fields(JointSettings):
+            if part.name != "validation_fraction":
+                assert known[part.name] == part.default, part.name
+    for cls in FORESTS:
+        known = cls().get_params() | CO2Procedure().get_params()
+        known |= {"holdout": 0.0}  # that of SETTINGS[0]
+        # Non-greedy trees use neither OC1 nor alternating refinement.
+        known |= {"n_restarts": 0, "n_jumps": 0, "n_sweeps": 0, "has_votes": False}
+        for part in fields(CO2Settings):
+            if part.default is not MISSING:
+                assert known[part.name] == part.default, part.name
 
 
 def test_training_that_loses_the_tree_returns_the_grown_tree():
     """Many classes close to one another, and weights too short to tell them apart."""
     X, y = np.arange(400.0)[:, None], np.arange(400) // 2
-    model = NonGreedyTreeClassifier(nu=1e-3, smoothing=1.0, random_state=0)
+    model = NonGreedyTreeClassifier(
+        nu=1e-3, random_state=0, procedure=NonGreedyProcedure(smoothing=1.0)
+    )
     with pytest.warns(ConvergenceWarning, match="nu=0.001 lost nearly all"):
         model.fit(X, y)
     assert model.score(X, y) == 1
@@ -689,7 +751,8 @@ def test_records_are_of_all_trees_or_gone():
 def test_training_that_overflows_returns_a_finite_tree(cls, early_stopping, params):
     """Numbers that overflow lead to no invalid leaf, and are not stored in the tree."""
     X, y = easy_rows(cls)
-    model = cls(random_state=0, early_stopping=early_stopping, n_epochs=3, **params)
+    own = {"early_stopping": early_stopping, "n_epochs": 3, "random_state": 0}
+    model = made(cls, **own, **params)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, y)
@@ -717,7 +780,8 @@ def test_rows_of_next_to_no_weight(cls, light, batch_size):
     X, y = easy_rows(cls)
     weight = np.where(np.arange(len(X)) % 4, light, 1.0)
     heavy = weight == 1
-    model = cls(random_state=0, max_depth=3, batch_size=batch_size).fit(X, y, weight)
+    model = cls(random_state=0, max_depth=3, procedure=NonGreedyProcedure(batch_size=batch_size))
+    model.fit(X, y, weight)
     assert np.isfinite(model.loss_curve_).all()
     assert model.score(X[heavy], y[heavy]) > (0.6 if is_classifier(model) else 0.4)
 
@@ -745,7 +809,8 @@ def test_more_classes_than_are_listed():
     centre = rng.normal(size=(150, 6)) * 10
     y = np.repeat(np.arange(150), 8)
     X = centre[y] + rng.normal(size=(len(y), 6))
-    forest = NonGreedyForestClassifier(5, nu=1000.0, random_state=0).fit(X[::2], y[::2])
+    own = PLAIN | {"refine": NonGreedyTreeClassifier(nu=1000.0)}
+    forest = CO2ForestClassifier(5, **own).fit(X[::2], y[::2])
     proba = forest.predict_proba(X[1::2])
     np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-6)
     assert forest.score(X[1::2], y[1::2]) > 0.7
@@ -757,6 +822,6 @@ def test_regression_beats_a_tree_of_single_features():
     axis = DecisionTreeRegressor(max_depth=4, random_state=0).fit(X[:400], y[:400])
     assert tree.score(X[400:], y[400:]) > axis.score(X[400:], y[400:]) + 0.1
     Y = np.stack([y, -y, X[:, 0]], axis=1)
-    forest = NonGreedyForestRegressor(10, random_state=0).fit(X[:400], Y[:400])
+    forest = CO2ForestRegressor(10, **PLAIN).fit(X[:400], Y[:400])
     assert forest.predict(X).shape == (600, 3)
     assert forest.score(X[400:], Y[400:]) > 0.5

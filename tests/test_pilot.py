@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from makers import made
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_friedman1
 
@@ -11,6 +12,7 @@ import skforest
 from skforest import (
     CO2ForestClassifier,
     CO2ForestRegressor,
+    CO2Procedure,
     E2EDecisionForest,
     E2EDecisionForestRegressor,
 )
@@ -89,7 +91,7 @@ def test_the_chosen_setting_is_trained():
 )
 def test_given_parameters_are_kept(given):
     X, y = squares(300)
-    model = CO2ForestClassifier(2, random_state=0, **given).fit(X, y)
+    model = made(CO2ForestClassifier, 2, random_state=0, **given).fit(X, y)
     for name in given.keys() - {"n_restarts"}:
         assert getattr(model, f"{name}_") == given[name]
 
@@ -158,7 +160,9 @@ def test_many_classes_are_predicted_in_small_blocks():
     """The predictions of a forest for 2000 rows take 48 MB, those of its trees ten times that."""
     X = np.repeat(np.random.default_rng(0).normal(size=(3000, 2)), 2, axis=0)
     X[1::2] += 1e-3
-    model = CO2ForestClassifier(1, max_features=2, n_epochs=1, random_state=0)
+    model = CO2ForestClassifier(
+        1, max_features=2, random_state=0, procedure=CO2Procedure(n_epochs=1)
+    )
     tracemalloc.start()
     model.fit(X, np.repeat(np.arange(3000), 2))
     _, peak = tracemalloc.get_traced_memory()

@@ -9,7 +9,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import fixed, make_training_set
+from makers import changed, fixed, made, make_training_set
 from skforest._kernels.refine.alternate import Alternator
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_diabetes, load_digits, make_blobs
@@ -232,7 +232,7 @@ def quiet_refine(*args, **options):
         return skforest.refine(*args, **options)
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_any_estimator(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=3).fit(X, y)
@@ -257,7 +257,7 @@ def test_any_estimator(estimator):
     assert not hasattr(refined.fit(X, y), "refine_curve_")
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_the_same_for_every_n_jobs_and_seed(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=4).fit(X, y)
@@ -268,7 +268,7 @@ def test_the_same_for_every_n_jobs_and_seed(estimator):
     np.testing.assert_array_equal(one.refine_curve_, two.refine_curve_)
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_weights_are_copies(estimator):
     X, y = data_for(estimator, 80)
     count = np.random.default_rng(1).integers(0, 4, size=80)
@@ -281,7 +281,7 @@ def test_weights_are_copies(estimator):
         np.testing.assert_array_equal(array, getattr(two.forest_, name), err_msg=name)
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_saved_and_loaded(estimator, tmp_path):
     X, y = data_for(estimator)
     refined = skforest.refine(estimator.set_params(max_depth=3).fit(X, y), X, y, random_state=0)
@@ -296,7 +296,7 @@ def test_saved_and_loaded(estimator, tmp_path):
     )
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_bootstraps_are_drawn_again_where_the_rows_are_those_of_the_fit(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=3, bootstrap=True).fit(X, y)
@@ -327,7 +327,7 @@ def tree_seeds(estimator):
     return [skforest._kernels.base.rows.tree_seed(estimator._seed, tree) for tree in range(10)]
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_scores_out_of_bag_are_of_the_refined_trees_or_gone(estimator):
     X, y = data_for(estimator)
     with warnings.catch_warnings():
@@ -356,9 +356,8 @@ def test_scores_out_of_bag_are_of_the_refined_trees_or_gone(estimator):
 def test_manifold_forests(params, dtype):
     X, y = load_digits(return_X_y=True)
     X = X.astype(dtype) * dtype(2 if dtype == np.uint8 else 0.3)
-    model = ManifoldForestClassifier(3, max_depth=4, random_state=0, **params).fit(
-        X[:900], y[:900]
-    )
+    model = made(ManifoldForestClassifier, 3, max_depth=4, random_state=0, **params)
+    model.fit(X[:900], y[:900])
     refined = skforest.refine(model, X[:900], y[:900], random_state=0)
     assert (np.diff(refined.refine_curve_, axis=1) <= 0).all()
     assert refined.score(X[900:], y[900:]) > model.score(X[900:], y[900:]) + 0.05
@@ -417,13 +416,13 @@ def test_as_a_parameter_of_co2_forests(cls):
     plain = clone(model).fit(X, y)
     refined = clone(model).set_params(refine="alternating").fit(X, y)
     assert refined.score(X, y) > plain.score(X, y)
-    more = clone(refined).set_params(n_sweeps=4, n_jobs=2).fit(X, y)
+    more = changed(clone(refined), n_sweeps=4, n_jobs=2).fit(X, y)
     assert not np.array_equal(more.forest_.dense, refined.forest_.dense)
     again = clone(refined).set_params(n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(refined.forest_.dense, again.forest_.dense)
     for params in ({"refine": "oblique"}, {"n_sweeps": 0}):
         with pytest.raises(ValueError, match=next(iter(params))):
-            clone(model).set_params(**params).fit(X, y)
+            changed(clone(model), **params).fit(X, y)
 
 
 def test_a_tree_of_digits_becomes_better():
@@ -468,7 +467,7 @@ def test_bad_parameters_are_named(params):
         skforest.refine(model, X, y, **params)
 
 
-@pytest.mark.needs("min_impurity_decrease")
+@pytest.mark.needs("min_samples_split")
 def test_bad_data_is_refused(estimator):
     X, y = data_for(estimator)
     with pytest.raises(NotFittedError):

@@ -13,14 +13,15 @@ import zlib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import ALL
-from makers import response
+from conftest import ALL, parameters
+from makers import made, response
 from sklearn.base import clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import StrOptions, make_constraint
 
 import skforest
 
+STOPPED = skforest.NonGreedyTreeClassifier(n_epochs=3, early_stopping=True, n_iter_no_change=1)
 # Values of parameters that are neither str nor bool. A class takes some of them only.
 VALUES = {
     "n_estimators": (1, 2, 3),
@@ -82,6 +83,7 @@ VALUES = {
     "linear_leaves": ("auto", True, False),
     "linear_start": ("auto", 1.0, None),
     "interaction_cst": (None, "pairwise", "no_interactions", [[0]]),
+    "refine": (None, "alternating", "nongreedy", STOPPED),
 }
 OF_DATA = (
     "random_state", "categorical_features", "feature_shape", "monotonic_cst", "class_weight",
@@ -94,17 +96,17 @@ ALWAYS = ("n_estimators", "n_epochs", "greedy_epochs", "finetune_epochs", "max_i
 NEEDED = {
     "max_samples": {"bootstrap": True},
     "oob_score": {"bootstrap": True},
-    "max_leaf_nodes": {"growth": "best"},
 }
 WORDS = ("X", "y", "sample_weight", "feature_shape")  # what an error may name beside parameters
 
 
 def values_of(cls, name):
-    """Values that a parameter of a class is drawn from."""
-    constraints = cls._parameter_constraints[name]
+    """Values that a parameter of a class, or of its procedure, is drawn from."""
+    owner = cls if name in cls._parameter_constraints else cls._default_procedure
+    constraints = owner._parameter_constraints[name]
     if name in VALUES:
-        made = [make_constraint(one) for one in constraints]
-        return [v for v in VALUES[name] if any(one.is_satisfied_by(v) for one in made)]
+        kinds = [make_constraint(one) for one in constraints]
+        return [v for v in VALUES[name] if any(kind.is_satisfied_by(v) for kind in kinds)]
     values = []
     for one in constraints:
         if isinstance(one, StrOptions):
@@ -205,37 +207,34 @@ def random_members(rng, cls, X, y):
     chosen = rng.choice(len(classes), rng.integers(2, 4), replace=False)
     members = []
     for k in chosen:
-        model = classes[k]()
-        quick = {
-            name: values_of(classes[k], name)[0] for name in ALWAYS if name in model.get_params()
-        }
-        if "objective" in model.get_params():
+        known = parameters(classes[k])
+        quick = {name: values_of(classes[k], name)[0] for name in ALWAYS if name in known}
+        if "objective" in known:
             quick |= {"objective": "co2", "holdout": 0.0, "bootstrap": False}
-        members.append(model.set_params(**quick))
+        members.append(made(classes[k], **quick))
     return members
 
 
 def random_model(cls, rng, X, y):
     """An estimator with some parameters drawn at random."""
-    params = {}
-    changed = rng.choice([0.1, 0.3, 0.6])
-    for name in sorted(cls().get_params()):
+    params, defaults = {}, parameters(cls)
+    share = rng.choice([0.1, 0.3, 0.6])
+    for name in sorted(defaults.keys() - {"procedure"}):
         if name == "members":
             params[name] = random_members(rng, cls, X, y)
-        elif name in ALWAYS or name == "random_state" or rng.random() < changed:
+        elif name in ALWAYS or name == "random_state" or rng.random() < share:
             if name in OF_DATA:
                 params[name] = value_for_data(name, rng, X, y)
             else:
                 values = values_of(cls, name)
                 params[name] = values[rng.integers(len(values))]
-    own, defaults = cls().get_params(), cls().get_params()
     for name, needed in NEEDED.items():
         if name in params and params[name] != defaults[name] and rng.random() < 0.9:
-            params |= {key: value for key, value in needed.items() if key in own}
+            params |= needed
     # "auto" trains several small forests; few of them suffice here.
-    if own.get("objective") == "auto" and "objective" not in params and rng.random() < 0.9:
+    if defaults.get("objective") == "auto" and "objective" not in params and rng.random() < 0.9:
         params["objective"] = "co2"
-    return cls(**params)
+    return made(cls, **params)
 
 
 def as_list(found):
@@ -295,7 +294,7 @@ def check_setting(cls, number, path="soak.npz"):
             try:
                 model.fit(X, y, weight)
             except (ValueError, TypeError) as error:
-                names = "|".join((*model.get_params(), *WORDS))
+                names = "|".join((*parameters(cls), *WORDS))
                 if not re.search(rf"\b({names})\b", str(error)):
                     raise
                 return str(error)
@@ -308,7 +307,7 @@ def check_setting(cls, number, path="soak.npz"):
 
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
 def test_every_parameter_takes_part(cls):
-    for name in cls().get_params():
+    for name in parameters(cls).keys() - {"procedure"}:
         assert name in OF_DATA or values_of(cls, name), name
 
 

@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from makers import assert_same_trees
+from makers import assert_same_trees, made
 from scipy import sparse
 from sklearn.base import clone
 
@@ -15,10 +15,12 @@ import skforest
 from skforest import (
     CO2ForestClassifier,
     CO2ForestRegressor,
+    CO2Procedure,
     E2EDecisionForestClassifier,
+    HingeProcedure,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
-    NonGreedyForestClassifier,
+    NonGreedyTreeClassifier,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
@@ -56,9 +58,9 @@ def rows(cls, n=300, p=40, counts=False, seed=0):
 )
 def test_the_same_bits_as_of_dense_rows(cls, counts, parameters):
     X, y = rows(cls, counts=counts)
-    dense = cls(8, random_state=0, **parameters).fit(X, y)
+    dense = made(cls, 8, random_state=0, **parameters).fit(X, y)
     for form in FORMS:
-        model = cls(8, random_state=0, **parameters).fit(form(X), y)
+        model = made(cls, 8, random_state=0, **parameters).fit(form(X), y)
         assert_same_trees(dense, model)
         np.testing.assert_array_equal(model.predict(form(X)), dense.predict(X))
         np.testing.assert_array_equal(model.apply(form(X)), dense.apply(X))
@@ -70,11 +72,19 @@ SCALING = [
     CO2ForestClassifier(3),
     CO2ForestClassifier(3, objective="co2", holdout=0.3, max_leaf_nodes=12),
     CO2ForestClassifier(3, objective=None, bootstrap=True),
-    CO2ForestRegressor(2, objective="soft", row_norm=None, leaves="gradient", max_depth=4),
-    CO2ForestRegressor(2, objective="mixed", splitter="exact", signs="old", max_depth=4),
+    CO2ForestRegressor(
+        2, objective="soft", max_depth=4, procedure=CO2Procedure(row_norm=None, leaves="gradient")
+    ),
+    CO2ForestRegressor(
+        2, objective="mixed", max_depth=4, procedure=CO2Procedure(splitter="exact", signs="old")
+    ),
     RandomHingeForestClassifier(5, **SMALL),
-    RandomHingeForestClassifier(5, features="identity", early_stopping=True, **SMALL),
-    RandomHingeForestRegressor(5, features="linear", structure="fern", head="linear", **SMALL),
+    RandomHingeForestClassifier(
+        5, features="identity", procedure=HingeProcedure(early_stopping=True), **SMALL
+    ),
+    RandomHingeForestRegressor(
+        5, features="linear", structure="fern", procedure=HingeProcedure(head="linear"), **SMALL
+    ),
     RandomHingeForestRegressor(5, loss="quantile", bootstrap=True, max_samples=0.5, **SMALL),
     ObliqueBoostingClassifier(8, n_bags=2),
     ObliqueBoostingClassifier(8, n_bags=1, interaction_cst="pairwise"),
@@ -221,7 +231,9 @@ def test_warm_start_and_streams():
     [
         CO2ForestClassifier(1, max_depth=3, **CO2),
         CO2ForestClassifier(1, max_depth=3, **(CO2 | {"objective": None})),
-        RandomHingeForestClassifier(3, n_bags=1, max_iter=2, n_directions=4, importance_power=0),
+        RandomHingeForestClassifier(
+            3, n_bags=1, max_iter=2, n_directions=4, procedure=HingeProcedure(importance_power=0)
+        ),
         ManifoldForestClassifier(2, max_depth=3),
         ObliqueBoostingClassifier(2, n_bags=1),
     ],
@@ -333,6 +345,8 @@ def test_what_takes_dense_rows_says_so():
     image = {"feature_shape": (5, 8)}
     for model, reason in (
         (CO2ForestClassifier(5, refine="alternating"), "refine='alternating'"),
+        (CO2ForestClassifier(5, refine="nongreedy"), "refine='nongreedy'"),
+        (CO2ForestClassifier(5, refine=NonGreedyTreeClassifier()), r"refine=NonGreedyTree.*\(\)"),
         (CO2ForestClassifier(5, objective="oc1"), "objective='oc1'"),
         (CO2ForestClassifier(5, objective="random"), "objective='random'"),
         (CO2ForestClassifier(5, weight_dtype="float16"), "weight_dtype='float16'"),
@@ -340,7 +354,7 @@ def test_what_takes_dense_rows_says_so():
         (ManifoldForestClassifier(5, **image), r"feature_shape=\(5, 8\)"),
         (ObliqueBoostingRegressor(5, **image), r"feature_shape=\(5, 8\)"),
         (ManifoldForestClassifier(5, projection="patch"), "projection='patch'"),
-        (NonGreedyForestClassifier(5), "NonGreedyForestClassifier"),
+        (NonGreedyTreeClassifier(), "NonGreedyTreeClassifier"),
         (E2EDecisionForestClassifier(5), "E2EDecisionForest"),
     ):
         with pytest.raises(TypeError, match=f"Sparse data was passed.*dense.*by {reason}"):

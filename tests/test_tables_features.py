@@ -430,7 +430,7 @@ def test_a_blend_warns_once():
     frame = table()[["size", "open"]]
     text = frame.assign(t=[f"id {k}" for k in range(N)])
     y = target(CO2ForestClassifier(), table())
-    members = [ManifoldForestClassifier(5), skforest.NonGreedyForestClassifier(2)]
+    members = [ManifoldForestClassifier(5), CO2ForestClassifier(2, refine="nongreedy")]
     blend = skforest.BlendedForestClassifier(members, cv=2, random_state=0)
     with pytest.warns(UserWarning, match="'t'") as told:
         blend.fit(text, y)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from json_reader import response
-from makers import random_forest
+from makers import changed, random_forest
 from sklearn.base import is_classifier
 from sklearn.datasets import load_diabetes, load_iris, make_friedman1
 from sklearn.exceptions import NotFittedError
@@ -24,6 +24,7 @@ from skforest import (
     E2EDecisionForestClassifier,
     Forest,
     ManifoldForestClassifier,
+    ManifoldProcedure,
     NonGreedyTreeClassifier,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
@@ -87,7 +88,7 @@ def test_axis_aligned_trees_have_the_text_of_scikit_learn():
     y = np.where(y > np.median(y), "large", "small")
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y)
     own = ManifoldForestClassifier(1, projection="axis", max_features=10, max_depth=3)
-    own.set_params(splitter="exact", bootstrap=False, random_state=0).fit(X, y)
+    changed(own, splitter="exact", bootstrap=False, random_state=0).fit(X, y)
     for options in ({}, {"show_weights": True}, {"max_depth": 0}, {"decimals": 3}):
         expected = sklearn_text(tree, feature_names=own.forest_.feature_names, **options)
         expected = re.sub(r"feature_(\d+)", r"x[\1]", expected)
@@ -381,7 +382,13 @@ def models():
     hinge = short | {"max_iter": 60, "n_bags": 2, "max_depth": 2}
     linear = short | {"linear_leaves": True, "linear_start": None, "early_stopping": False}
     return {
-        "boxes": (ManifoldForestClassifier(feature_shape=(2, 2), contrast="mix", **short), X, y),
+        "boxes": (
+            ManifoldForestClassifier(
+                feature_shape=(2, 2), procedure=ManifoldProcedure(contrast="mix"), **short
+            ),
+            X,
+            y,
+        ),
         "hyperplanes": (CO2ForestClassifier(weight_dtype="float16", **short), X, y.astype(str)),
         "single tree": (NonGreedyTreeClassifier(max_depth=2, random_state=0), X, y > 0),
         "soft": (E2EDecisionForestClassifier(routing="soft", max_depth=3, **short), X, y),

@@ -11,7 +11,7 @@ import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import fixed
+from makers import fixed, made
 from skforest._kernels.hinge.layer import HingePass
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import NotFittedError
@@ -582,7 +582,7 @@ def make_data(cls, n=150):
 
 def make_model(cls, **parameters):
     short = {"n_estimators": 12, "max_iter": 120, "n_bags": 2, "random_state": 0, "max_depth": 6}
-    return cls(**short | parameters)
+    return made(cls, **short | parameters)
 
 
 def predictions(module, X):

@@ -106,9 +106,10 @@ ESTIMATORS = [
     (skforest.CO2ForestClassifier, {"objective": "oc1"}),
     (skforest.CO2ForestClassifier, {"objective": None}),
     (skforest.CO2ForestClassifier, {"objective": "soft", "refine": "alternating"}),
+    (skforest.CO2ForestClassifier, {"objective": "co2", "refine": "nongreedy"}),
     (skforest.CO2ForestRegressor, {"objective": "co2", "refine": "nongreedy"}),
-    (skforest.NonGreedyForestClassifier, {}),
-    (skforest.NonGreedyForestRegressor, {"refine": "alternating"}),
+    (skforest.NonGreedyTreeClassifier, {}),
+    (skforest.NonGreedyTreeRegressor, {"init": "soft"}),
 ]
 
 
@@ -118,11 +119,12 @@ def test_estimators_train_with_the_weights_that_they_store(cls, params):
         X, y = load_digits(return_X_y=True)
     else:
         X, y = load_diabetes(return_X_y=True)
-    options = {"n_estimators": 3, "random_state": 0, **params}
+    options, threads = {"random_state": 0, **params}, {}
     if "CO2" in cls.__name__:
-        options |= {"bootstrap": False, "max_features": "sqrt", "holdout": 0.0}
+        options |= {"bootstrap": False, "max_features": "sqrt", "holdout": 0.0, "n_estimators": 3}
+        threads = {"n_jobs": 2}
     full = cls(**options).fit(X, y)
-    half = cls(**options, weight_dtype="float16", n_jobs=2).fit(X, y)
+    half = cls(**options, weight_dtype="float16", **threads).fit(X, y)
     forest = half.forest_
     assert forest.weight_dtype == "float16"
     # The leaves were counted from the rows that arrive by the stored weights; none is empty.

@@ -71,9 +71,16 @@ PRINTED_TREES = {
 # Other forests of the paper, for numbers of trees; the two-probe forest stands in its section 6.2.
 FOREST = {"bootstrap": True, "max_features": "sqrt"}
 RIVALS = {
-    "random forest": lambda **kw: CO2ForestClassifier(objective=None, procedure=CO2Procedure(splitter="exact"), **FOREST, **kw),
+    "random forest": lambda **kw: CO2ForestClassifier(
+        objective=None, procedure=CO2Procedure(splitter="exact"), **FOREST, **kw
+    ),
     "OC1": lambda **kw: CO2ForestClassifier(objective="oc1", **FOREST, **kw),
-    "two-probe": lambda **kw: ManifoldForestClassifier(projection="sparse", criterion="entropy", bootstrap=True, procedure=ManifoldProcedure(nonzeros="fixed", n_nonzeros=2), **kw),
+    "two-probe": lambda **kw: ManifoldForestClassifier(
+        projection="sparse",
+        criterion="entropy",
+        procedure=ManifoldProcedure(nonzeros="fixed", n_nonzeros=2),
+        **kw,
+    ),
     "CO2, defaults": lambda **kw: CO2ForestClassifier(**kw),
 }  # fmt: skip
 # OC1 is too slow for the other sets, as the paper says.

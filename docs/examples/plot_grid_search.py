@@ -4,7 +4,8 @@ Grid search
 
 All estimators have ``get_params`` and ``set_params``, so that the searches of scikit-learn take
 them. :doc:`/guide/faq` lists the parameters that are worth tuning; for images these are
-``contrast`` and ``max_patch`` of a manifold forest.
+``contrast`` and ``max_patch`` of a manifold forest. They are parameters of its ``procedure``, so
+that their names begin with ``procedure__``.
 """
 
 import matplotlib.pyplot as plt
@@ -12,16 +13,19 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 
-from skforest import ManifoldForestClassifier
+from skforest import ManifoldForestClassifier, ManifoldProcedure
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
-search = GridSearchCV(
-    ManifoldForestClassifier(30, feature_shape=(8, 8), random_state=0),
-    {"contrast": ["sum", "edge", "difference"], "max_patch": [2, 3, 5]},
-    cv=3,
-).fit(X_train, y_train)
+forest = ManifoldForestClassifier(
+    30, feature_shape=(8, 8), procedure=ManifoldProcedure(), random_state=0
+)
+grid = {
+    "procedure__contrast": ["sum", "edge", "difference"],
+    "procedure__max_patch": [2, 3, 5],
+}
+search = GridSearchCV(forest, grid, cv=3).fit(X_train, y_train)
 print("best parameters:", search.best_params_)
 print(f"accuracy in cross-validation {search.best_score_:.3f}")
 print(f"accuracy on test rows {search.score(X_test, y_test):.3f}")

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from skforest import ManifoldForestClassifier
+from skforest import ManifoldForestClassifier, ManifoldProcedure
 
 
 def make_circles(n_samples, random_state):
@@ -33,7 +33,10 @@ X_test, y_test = make_circles(2000, random_state=1)
 
 models = {
     "manifold forest, patches on a circle": ManifoldForestClassifier(
-        feature_shape=100, wrap=True, contrast="sum", max_patch=15, random_state=0
+        feature_shape=100,
+        wrap=True,
+        procedure=ManifoldProcedure(contrast="sum", max_patch=15),
+        random_state=0,
     ),
     "manifold forest, no layout": ManifoldForestClassifier(random_state=0),
     "random forest": RandomForestClassifier(random_state=0),

@@ -11,20 +11,18 @@ import numpy as np
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
-from skforest import ManifoldForestClassifier
+from skforest import ManifoldForestClassifier, ManifoldProcedure
 
 SHAPE = (8, 8)
 KINDS = {
     "axis": {"projection": "axis"},
     "sparse": {
         "projection": "sparse",
-        "n_nonzeros": 4,
-        "nonzeros": "fixed",
-        "sparse_weights": "sign",
+        "procedure": ManifoldProcedure(n_nonzeros=4, nonzeros="fixed", sparse_weights="sign"),
     },
-    "patch, sum": {"contrast": "sum"},
-    "patch, edge": {"contrast": "edge"},
-    "patch, difference": {"contrast": "difference"},
+    "patch, sum": {"procedure": ManifoldProcedure(contrast="sum")},
+    "patch, edge": {"procedure": ManifoldProcedure(contrast="edge")},
+    "patch, difference": {"procedure": ManifoldProcedure(contrast="difference")},
 }
 
 

@@ -26,7 +26,8 @@ MANY_COLUMNS = 384
 # Of a feature, where the mean is about 1. Chosen without a stored measurement.
 MIN_EMPHASIS = 1e-3
 # Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
-# all than the second number, there is no temperature (`python -m benchmarks.measure.hinge few-rows`).
+# all than the second number, there is no temperature. Chosen by
+# `python -m benchmarks.measure.hinge few-rows`.
 TEMPERATURE_ROWS, MIN_ROWS = 30, 20
 # The temperature of the mean of several bags is that of one bag to this power, by the log loss of
 # held-out training rows of 22 tables (`python -m benchmarks.measure.hinge temperature`).

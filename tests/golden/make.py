@@ -15,27 +15,42 @@ from sklearn.datasets import load_digits
 
 from skforest import (
     CO2ForestRegressor,
+    CO2Procedure,
+    HingeProcedure,
     ManifoldForestClassifier,
-    NonGreedyForestRegressor,
+    ManifoldProcedure,
+    NonGreedyProcedure,
+    NonGreedyTreeRegressor,
     RandomHingeForestRegressor,
 )
 
 PATH = Path(__file__).with_name("digits.json")
-SHAPE = {"feature_shape": (8, 8)}
-SIGNS = {"projection": "sparse", "sparse_weights": "sign"}
+
+
+def details(**changes):
+    """The keyword `procedure` of manifold forests."""
+    return {"procedure": ManifoldProcedure(max_search_samples=200, max_bins=16, **changes)}
+
+
+AXIS, SPARSE, SHAPE = {"projection": "axis"}, {"projection": "sparse"}, {"feature_shape": (8, 8)}
+SIGNS = {"sparse_weights": "sign"}
 CASES = {
-    "axis": {"projection": "axis"},
-    "axis exact": {"projection": "axis", "splitter": "exact"},
-    "axis best first": {"projection": "axis", "max_leaf_nodes": 40},
-    "sparse": {**SIGNS, "n_nonzeros": 3},
-    "sparse fixed": {**SIGNS, "nonzeros": "fixed", "n_nonzeros": 4},
-    "patch sum": {**SHAPE, "contrast": "sum", "max_patch": 4},
-    "patch edge": {**SHAPE, "contrast": "edge", "max_patch": 4},
-    "patch difference": {**SHAPE, "contrast": "difference", "max_patch": 3},
-    "patch mix": {**SHAPE, "contrast": "mix", "max_patch": 4, "splitter": "exact"},
-    "patch inside": {**SHAPE, "contrast": "sum", "max_patch": 5, "placement": "inside"},
-    "patch wrap": {**SHAPE, "contrast": "edge", "max_patch": 4, "wrap": (True, False)},
-    "patch unordered": {**SHAPE, "contrast": "sum", "max_patch": 4, "unordered": (False, True)},
+    "axis": {**AXIS, **details()},
+    "axis exact": {**AXIS, **details(splitter="exact")},
+    "axis best first": {**AXIS, **details(), "max_leaf_nodes": 40},
+    "sparse": {**SPARSE, **details(**SIGNS, n_nonzeros=3)},
+    "sparse fixed": {**SPARSE, **details(**SIGNS, nonzeros="fixed", n_nonzeros=4)},
+    "patch sum": {**SHAPE, **details(contrast="sum", max_patch=4)},
+    "patch edge": {**SHAPE, **details(contrast="edge", max_patch=4)},
+    "patch difference": {**SHAPE, **details(contrast="difference", max_patch=3)},
+    "patch mix": {**SHAPE, **details(contrast="mix", max_patch=4, splitter="exact")},
+    "patch inside": {**SHAPE, **details(contrast="sum", max_patch=5, placement="inside")},
+    "patch wrap": {**SHAPE, **details(contrast="edge", max_patch=4), "wrap": (True, False)},
+    "patch unordered": {
+        **SHAPE,
+        **details(contrast="sum", max_patch=4),
+        "unordered": (False, True),
+    },
 }
 PLAIN = {"objective": "co2", "bootstrap": False, "holdout": 0.0, "max_features": 8}
 HINGE = {"n_bags": 1, "max_depth": 5, "max_iter": 400, "random_state": 0}
@@ -44,17 +59,25 @@ REGRESSORS = {
     "co2": CO2ForestRegressor(4, **PLAIN),
     "co2 held out": CO2ForestRegressor(4, **PLAIN | {"holdout": 0.3, "bootstrap": True}),
     "co2 as printed": CO2ForestRegressor(
-        4, **PLAIN, signs="old", leaves="gradient", row_norm=None, keep="last"
+        4,
+        procedure=CO2Procedure(signs="old", leaves="gradient", row_norm=None, keep="last"),
+        **PLAIN,
     ),
     "co2 half precision": CO2ForestRegressor(4, **PLAIN, weight_dtype="float16"),
     "oc1": CO2ForestRegressor(4, **PLAIN | {"objective": "oc1"}, max_depth=5),
-    "nongreedy": NonGreedyForestRegressor(4, max_features=8, max_depth=6, init="co2"),
-    "nongreedy full": NonGreedyForestRegressor(
-        4, max_features=8, max_depth=4, init="axis", inference="full", l1=0.01
+    "nongreedy": CO2ForestRegressor(4, **PLAIN, max_depth=6, refine="nongreedy"),
+    "nongreedy full": CO2ForestRegressor(
+        4,
+        max_depth=4,
+        refine=NonGreedyTreeRegressor(l1=0.01, procedure=NonGreedyProcedure(inference="full")),
+        procedure=CO2Procedure(splitter="hist"),
+        **PLAIN | {"objective": None},
     ),
     "hinge": RandomHingeForestRegressor(20, features="identity", **HINGE),
     "hinge fern": RandomHingeForestRegressor(20, features="linear", structure="fern", **HINGE),
-    "hinge head": RandomHingeForestRegressor(20, head="linear", optimizer="adagrad", **HINGE),
+    "hinge head": RandomHingeForestRegressor(
+        20, procedure=HingeProcedure(head="linear", optimizer="adagrad"), **HINGE
+    ),
 }
 
 
@@ -71,8 +94,7 @@ def case(name):
     if name in REGRESSORS:
         forest = clone(REGRESSORS[name]).set_params(random_state=0)
     else:
-        options = dict(n_estimators=4, max_features=8, max_search_samples=200, max_bins=16)
-        forest = ManifoldForestClassifier(**options, random_state=0, **CASES[name])
+        forest = ManifoldForestClassifier(4, max_features=8, random_state=0, **CASES[name])
     forest.fit(X[:1000], y[:1000])
     tree = forest.forest_
     return {

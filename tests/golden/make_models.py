@@ -33,11 +33,15 @@ MODELS = {
     "co2_classifier": skforest.CO2ForestClassifier(4, oob_score=True, **SMALL),
     "co2_half_precision": skforest.CO2ForestClassifier(3, **CO2, weight_dtype="float16", **SMALL),
     "co2_regressor": skforest.CO2ForestRegressor(3, **CO2, max_depth=5, **SMALL),
+    "co2_nongreedy_classifier": skforest.CO2ForestClassifier(
+        3, **CO2, refine="nongreedy", **SMALL
+    ),
+    "co2_nongreedy_regressor": skforest.CO2ForestRegressor(
+        2, **CO2, max_depth=4, refine=skforest.NonGreedyTreeRegressor(l1=0.001), **SMALL
+    ),
     "table_classifier": skforest.CO2ForestClassifier(3, max_depth=4, **SMALL),
     "nongreedy_tree_classifier": skforest.NonGreedyTreeClassifier(**SMALL),
     "nongreedy_tree_regressor": skforest.NonGreedyTreeRegressor(max_depth=4, **SMALL),
-    "nongreedy_forest_classifier": skforest.NonGreedyForestClassifier(3, **SMALL),
-    "nongreedy_forest_regressor": skforest.NonGreedyForestRegressor(2, max_depth=4, **SMALL),
     "hinge_classifier": skforest.RandomHingeForestClassifier(8, **HINGE, **SMALL),
     "hinge_fern": skforest.RandomHingeForestRegressor(8, structure="fern", **HINGE, **SMALL),
     "hinge_regressor": skforest.RandomHingeForestRegressor(8, loss="poisson", **HINGE, **SMALL),
