@@ -15,8 +15,8 @@ from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .threads import Control
 
-# All were chosen without a stored measurement. `python benchmarks/boosting.py linear-start` shows the
-# errors with such trials, and `python benchmarks/boosting.py depth` those of depths.
+# All were chosen without a stored measurement. `python benchmarks/boosting.py linear-start` shows
+# the errors with such trials, and `python benchmarks/boosting.py depth` those of depths.
 
 # Trials of linear functions: rounds, and the most rows. Of at most half as many rows, each of the
 # folds is held out once. With fewer rows than the last number, there is no trial.
