@@ -1,4 +1,4 @@
-# Cuts between the bins of a histogram.
+# The best cut between the bins of a histogram; see trainer.pyx for the gain.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -21,7 +21,102 @@ cdef struct Bins:
     int64_t min_leaf
 
 
-cdef void find_cut(const Bins* bins, Cut* best) noexcept nogil
-cdef void find_bounded_cut(
+cdef inline double bounded_value(double g, double h, double lower, double upper) noexcept nogil:
+    """The value -g / h of a leaf, in the bounds of a node."""
+    cdef double value = -g / h if h > 0 else 0
+    return min(max(value, lower), upper)
+
+
+cdef inline double score(double g, double h, double value) noexcept nogil:
+    """Twice the decrease of the loss by a value: g^2 / h at -g / h."""
+    return -value * (2 * g + h * value)
+
+
+cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
+    """Is the curvature of a child more than the rounding error of that of its parent?"""
+    return part > 1e-12 * total
+
+
+cdef inline void find_cut(const Bins* bins, Cut* best) noexcept nogil:
+    """The cut of largest gain; without one, its gain is -1."""
+    cdef const double* sums = bins.sums
+    cdef const double* total = bins.total
+    cdef int32_t k, K = bins.n_search, stride = bins.stride
+    cdef double g = 0, h = 0, count = 0, gain, square, right
+    cdef double all_h = total[K], all_count = total[stride - 1]
+    cdef double least = bins.min_leaf, l2 = bins.l2
+    cdef int64_t b
+    cdef double left[64]
+    cdef double own = 0
+    best.gain = -1
+    for k in range(K):
+        own += total[k] * total[k]
+        left[k] = 0
+    own /= all_h + l2
+    for b in range(bins.n - 1):
+        h += sums[K]
+        count += sums[stride - 1]
+        if K == 1:
+            g += sums[0]
+        else:
+            for k in range(K):
+                left[k] += sums[k]
+        sums += stride
+        if count < least:
+            continue
+        if all_count - count < least:
+            break
+        if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
+            continue
+        if K == 1:
+            right = total[0] - g
+            gain = g * g / (h + l2) + right * right / (all_h - h + l2)
+        else:
+            square = 0
+            right = 0
+            for k in range(K):
+                square += left[k] * left[k]
+                right += (total[k] - left[k]) * (total[k] - left[k])
+            gain = square / (h + l2) + right / (all_h - h + l2)
+        gain -= own
+        if gain > best.gain:
+            best.gain = gain
+            best.bin = <int32_t>b
+
+
+cdef inline void find_bounded_cut(
     const Bins* bins, double lower, double upper, int32_t sign, Cut* best
-) noexcept nogil
+) noexcept nogil:
+    """As `find_cut`, of one output, with the values of the children in bounds.
+
+    sign : IN, the sign with which the values may change along the column, or 0
+    """
+    cdef const double* sums = bins.sums
+    cdef const double* total = bins.total
+    cdef int32_t stride = bins.stride
+    cdef double all_h = total[1] + bins.l2, g = 0, h = bins.l2, count = 0, gain
+    cdef double right_g, right_h, left_value, right_value
+    cdef double own = score(total[0], all_h, bounded_value(total[0], all_h, lower, upper))
+    cdef int64_t b
+    best.gain = -1
+    for b in range(bins.n - 1):
+        g += sums[0]
+        h += sums[1]
+        count += sums[stride - 1]
+        sums += stride
+        if count < bins.min_leaf:
+            continue
+        if total[stride - 1] - count < bins.min_leaf:
+            break
+        right_g, right_h = total[0] - g, all_h - h + bins.l2
+        if not exceeds_rounding(min(h, right_h), all_h):
+            continue
+        left_value = bounded_value(g, h, lower, upper)
+        right_value = bounded_value(right_g, right_h, lower, upper)
+        if sign * (right_value - left_value) < 0:
+            continue
+        gain = score(g, h, left_value) + score(right_g, right_h, right_value) - own
+        if gain > best.gain:
+            best.gain = gain
+            best.bin = <int32_t>b
+            best.middle = left_value + (right_value - left_value) / 2

@@ -1,6 +1,6 @@
 # The game of one tree, and the pair of rows that play it.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from ..base.direction cimport Directions, Unfolded
 from ..base.memory cimport Scratch
@@ -59,6 +59,21 @@ cdef class TreeGame:
     cdef double* taken                    # of each player: 1 if it is from x, else 0
     cdef float* mixture
     cdef double* part                     # values of the players
+    # The permutations.
+    cdef int64_t n_pairs
+    cdef const double* of_z               # projections of z
+    cdef int64_t pair                     # number of the pair of rows
+    cdef int64_t* touched_by              # last pair that depends on a player
+    cdef int32_t* touched
+    cdef int32_t n_touched
+    cdef int32_t* order
+    cdef double* total                    # sums over pairs of permutations
+    cdef double* squares
+    cdef double* leaf_value
+    cdef double* next_value
+    cdef int32_t* path                    # nodes from the root to a leaf,
+    cdef int32_t* side                    # the side to which each sends the mixture,
+    cdef double* path_value               # and its projections
 
     cdef void number_players(
         self, const int32_t[::1] child, const int32_t[::1] feature
@@ -66,3 +81,9 @@ cdef class TreeGame:
     cdef void count_players(self, Node* node) noexcept nogil
     cdef void project_background(self, const Node* node, int64_t split) noexcept nogil
     cdef int32_t predicted_side(self, const Node* node) noexcept nogil
+    cdef void sample(self, uint64_t seed) noexcept nogil
+    cdef void follow(self) noexcept nogil
+    cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil
+    cdef void touch(self, int32_t player) noexcept nogil
+    cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil
+    cdef void add_sample(self, double* out, double* variance, double scale) noexcept nogil

@@ -16,7 +16,7 @@ and the values of a row are the means over the background rows. Each is found in
   table of the sides of the mixtures with each row z. A split of more players than a table has
   divides one cube after the other, from the range in which the projections of its mixtures lie;
 - by pairs of a random permutation of the players and its reverse, where this would take too
-  long (permutations.pyx).
+  long (game.pyx).
 """
 
 cimport cython
@@ -29,8 +29,7 @@ import numpy as np
 from ..base.memory cimport Scratch, allocate
 from ..base.poll cimport poll
 from ..base.random cimport hash_seed
-from .game cimport LEFT, MOST_TABLED, RIGHT, Node, Term
-from .permutations cimport SampledGame
+from .game cimport LEFT, MOST_TABLED, RIGHT, Node, Term, TreeGame
 
 cdef enum:
     BRANCH = 2           # a side that depends on an undecided player,
@@ -88,7 +87,7 @@ cdef void add_range(const float* change, int32_t n, float* low, float* high) noe
 
 
 @cython.final
-cdef class ShapleyTrees(SampledGame):
+cdef class ShapleyTrees(TreeGame):
     """Shapley values of the rows X, with the background Z, of the trees of a forest.
 
     Rows and values are as in `TreeGame`. `n_pairs` pairs of permutations replace the cubes where a
@@ -124,7 +123,7 @@ cdef class ShapleyTrees(SampledGame):
         self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed
     ):
         cdef int64_t p, n = MOST_BITS + 2
-        SampledGame.__init__(self, forest, X, Z, player, n_players, values, slopes, n_pairs)
+        TreeGame.__init__(self, forest, X, Z, player, n_players, values, slopes, n_pairs)
         cdef Scratch scratch = self.scratch
         self.max_exact, self.seed = max_exact, seed
         self.most_cubes = 2**max_exact
@@ -150,7 +149,7 @@ cdef class ShapleyTrees(SampledGame):
 
     def load(self, child, threshold, code, start, feature, weight, margin):
         """As `TreeGame.load`."""
-        SampledGame.load(self, child, threshold, code, start, feature, weight, margin)
+        TreeGame.load(self, child, threshold, code, start, feature, weight, margin)
         cdef Scratch scratch = self.of_tree
         self.changes = <Change*>scratch.bytes_of(len(feature) * <int64_t>sizeof(Change))
         self.lists = <List*>scratch.bytes_of((self.n_splits + 2) * <int64_t>sizeof(List))

@@ -12,7 +12,7 @@ leaf are best left at the row's own signs (equation 12), so that the bound is
 
     max over leaves of [loss(leaf) - 2 sum of |margins| at the splits where its path flips a sign].
 
-For a tree of one split this is the bound of a CO2 stump (surrogate.pyx). Momentum steps along its
+For a tree of one split this is the bound of a CO2 stump (hyperplane.pyx). Momentum steps along its
 subgradient change W, under ``|w_i|^2 + b_i^2 <= nu``, and the parameters of the leaves. The stable
 variant (equation 14) replaces the second maximum by the path to the leaf that the row was assigned
 to, which stays fixed for some epochs.

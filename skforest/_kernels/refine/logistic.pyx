@@ -5,7 +5,7 @@ Stochastic gradient descent with momentum on
     sum over rows of weight_i log(1 + exp(-s_i m_i)),  m_i = scale (x_i - mean) . w + b
 
 where s_i is the side of row i, 1 or -1, under ``|w|^2 + b^2 <= nu``. As in a CO2 stump
-(surrogate.pyx), rows are centred on their mean and scaled by one number. The hyperplane with the
+(hyperplane.pyx), rows are centred on their mean and scaled by one number. The hyperplane with the
 smallest weight of wrong rows during training is kept.
 """
 
