@@ -116,8 +116,8 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
     @property
     def _procedure(self):
         """The parameter `procedure`, or that with all defaults."""
-        given = getattr(self, "procedure", None)
-        return self._default_procedure() if given is None else given
+        given, default = getattr(self, "procedure", None), self._default_procedure
+        return default() if given is None and default is not None else given
 
     def _unfolded(self, X):
         """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
