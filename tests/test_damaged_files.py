@@ -354,7 +354,7 @@ def completed(arrays, forest):
 
 def expanding_texts(header, n_bytes):
     """Headers of a saved estimator with entries that take some memory."""
-    estimators = '{"estimator":"E2EDecisionForest","params":{}},' * (n_bytes // 2500)
+    estimators = '{"estimator":"E2EDecisionForest","params":{}},' * (n_bytes // 2200)
     entries = (
         "[" + "[]," * (n_bytes // 360) + "[]]",
         '{"set":[' + ",".join(map(str, range(n_bytes // 160))) + "]}",
