@@ -317,13 +317,13 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
 
     def _settings(self, data, request):
         n_features, refine, loss = data.X.shape[1], self.refine, self._user_kernel(data)
-        if loss is not None:
-            self._check_gradients()
         if refine not in (None, "alternating"):
             refine = joint_settings(refine)
             if self.refine != "nongreedy":
                 self.refine._validate_params()
-            refine = refine.resolved(n_features)
+            refine = replace(refine.resolved(n_features), kernel=loss)
+        if loss is not None:
+            self._check_gradients()
         if request.is_warm_start:
             # What was chosen for the first trees stays, unless it has been given since.
             choices = [{name: getattr(self, f"{name}_") for name in SETTINGS[0]}]
@@ -343,13 +343,15 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         return best_setting(self._small_method, data, settings, self._seed, request)
 
     def _check_gradients(self):
-        """Raise ValueError if splits are found without gradients of the loss."""
-        for name, without in (("objective", WITHOUT_GRADIENT), ("refine", ("alternating",))):
-            if (value := getattr(self, name)) in without:
-                raise ValueError(
-                    f"{name}={value!r} does not use gradients, and is not possible with "
-                    f"loss={self.loss!r}"
-                )
+        """Raise ValueError if a loss of the user would have no influence on the splits."""
+        name = "refine" if self.refine == "alternating" else "objective"
+        if self.refine == "alternating" or (
+            self.refine is None and self.objective in WITHOUT_GRADIENT
+        ):
+            raise ValueError(
+                f"{name}={getattr(self, name)!r} has no gradient, and is not possible with "
+                f"loss={self.loss!r}"
+            )
 
     def _settings_with(self, choice, refine, n_features):
         """`CO2Settings` with the values of a choice for the parameters that are "auto"."""

@@ -7,11 +7,13 @@ forest with refine="nongreedy".
 """
 
 import math
+from dataclasses import replace
 
 from .._docs import described, with_texts
 from ..training.co2 import CO2Method, CO2Settings
 from ..training.growing import SEARCHED
 from ..training.joint import JointSettings
+from ..training.losses import Loss, loss_names
 from .base import RECORDS, Integral, Interval, Real, StrOptions, check_is_fitted
 from .greedy import ObliqueForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
@@ -23,6 +25,10 @@ PARAMETERS = """
 init : {"co2", "soft", "axis"}
     How the tree is grown from which joint training starts. "co2", "soft": with hyperplanes, as
     `CO2ForestClassifier` with this `objective`. "axis": with single features.
+loss : {LOSS} or Loss
+    What the leaves minimise. Or an instance of `Loss`: any differentiable loss of your own, for
+    which the bound holds as for LOSS. First cuts are searched and importances measured as for
+    LOSS.
 nu : "auto" or float
     Bound on the squared norm of the weights and the bias of a split, more than 0. Larger values
     bring the bound closer to the loss; below 10, trees lose most of their leaves. Features are
@@ -46,7 +52,9 @@ procedure : NonGreedyProcedure or None
     Details of joint training that only the paper's experiments need. None:
     ``NonGreedyProcedure()``. ``NonGreedyProcedure.as_printed()``: as in the paper.
 """
-USUAL = "init max_features max_depth min_samples_leaf"
+CLASSIFIER_PARAMETERS = PARAMETERS.replace("LOSS", '"log_loss"')
+REGRESSOR_PARAMETERS = PARAMETERS.replace("LOSS", '"squared_error"')
+USUAL = "init loss max_features max_depth min_samples_leaf"
 
 PROCEDURE_PARAMETERS = """
 inference : {"fast", "full"}
@@ -191,6 +199,7 @@ class _NonGreedyTree(ObliqueForest):
         self,
         *,
         init="co2",
+        loss="squared_error",
         max_features=None,
         max_depth=None,
         min_samples_leaf=1,
@@ -216,7 +225,8 @@ class _NonGreedyTree(ObliqueForest):
     def _settings(self, data, request):
         n_features, is_axis = data.X.shape[1], self.init == "axis"
         root = math.ceil(math.sqrt(n_features))
-        joint = JointSettings.of(self).resolved(n_features)
+        loss = self._user_kernel(data)
+        joint = replace(JointSettings.of(self).resolved(n_features), kernel=loss)
         return CO2Settings(
             **self._growth_settings(
                 max_features=self._resolve_max_features(n_features, root),
@@ -224,6 +234,7 @@ class _NonGreedyTree(ObliqueForest):
             ),
             weight_dtype=self.weight_dtype,
             objective=None if is_axis else self.init,
+            loss=loss,
             bootstrap=False,
             smoothing=joint.smoothing,
             row_norm=joint.row_norm,
@@ -292,7 +303,7 @@ class _NonGreedyTree(ObliqueForest):
         return int(self.forest_.n_leaves[0])
 
 
-@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
+@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     """Classify with a tree whose splits and leaves are trained together.
 
@@ -319,12 +330,16 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     True
     """
 
+    _parameter_constraints: dict = {
+        "loss": [StrOptions(loss_names("for_trees", of_labels=True)), Loss],
+    }
     _label_criterion = "entropy"
 
     def __init__(
         self,
         *,
         init="co2",
+        loss="log_loss",
         max_features=None,
         max_depth=None,
         min_samples_leaf=1,
@@ -349,7 +364,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         store_parameters(self, locals())
 
 
-@described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
+@described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     """Predict real targets with a tree whose splits and leaves are trained together.
 
@@ -374,3 +389,6 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     >>> bool(tree.score(X[400:], y[400:]) > 0.8)
     True
     """
+
+    _parameter_constraints: dict = {"loss": [StrOptions(loss_names("for_trees")), Loss]}
+    _has_own_link = False  # the leaves have predictions

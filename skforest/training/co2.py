@@ -121,9 +121,12 @@ class CO2Method(ObliqueMethod):
             refine.validation_fraction, sample.weight, seed, sample.group
         )
         forest = self.grow(sample.sample(np.where(is_held_out, 0.0, sample.weight)), seed, stop)
-        return train_jointly(
+        forest, record = train_jointly(
             forest, sample, is_held_out, seed, stop, refine, criterion, control.report
         )
+        if refine.kernel is not None and refine.leaves == "counts" and not stop[0]:
+            forest = with_user_leaves(forest, sample, refine.kernel)
+        return forest, record
 
     def joined(self, forests, before=None, consume=False):
         """One forest of trees, which vote if they should."""

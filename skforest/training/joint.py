@@ -17,6 +17,8 @@ from .._kernels.nongreedy.trainer import JointTrainer
 from ..forest.edit import DenseTree, recount_and_prune, repack
 from ..forest.statistics import route, tree_loss
 from .early_stopping import TOLERANCE, EarlyStopping
+from .losses import UserKernel
+from .user_leaves import UserTreeLeaves, keeps_gain, leaf_values
 
 # Chosen without a stored measurement, on the rows that docs/papers/nongreedy.md names.
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
@@ -50,6 +52,7 @@ class JointSettings:
     rescale_splits: bool = True
     validation_fraction: float | None = None  # None: no early stopping
     n_iter_no_change: int = 5
+    kernel: UserKernel | None = None  # a loss of the user; None: log loss or squared error
 
     @classmethod
     def of(cls, tree):
@@ -110,7 +113,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     if is_sound:
         forest = repack(grown, *planes, np.ones(len(grown.threshold), dtype=bool))
         forest = recount_and_prune(forest, data, criterion, leaf_values)
-        is_sound = _has_kept_its_gain(grown, forest, data)
+        is_sound = _has_kept_its_gain(grown, forest, data, settings.kernel)
     if not is_sound:
         warnings.warn(
             f"joint training with nu={settings.nu:.4g} lost nearly all that the tree had learned, "
@@ -132,8 +135,10 @@ def _record(forest, loss_curve=(), scores=()):
     }
 
 
-def _has_kept_its_gain(before, after, data):
+def _has_kept_its_gain(before, after, data, kernel):
     """Has training kept a part of the tree's gain over a constant prediction?"""
+    if kernel is not None:
+        return keeps_gain(before, after, data, kernel, LOST, TOLERANCE)
     chosen = data.rows
     target, weight = data.target[chosen], data.weight[chosen]
     if data.is_classification:
@@ -159,12 +164,20 @@ class _Training:
         self.weight = np.where(validation_mask, 0.0, data.weight)
         self.loss_curve = []
         self.n_leaves = len(forest.threshold) + 1
-        self.n_outputs = data.n_outputs
+        self.n_outputs, self.is_class = data.n_outputs, data.is_classification
         self.lists_all_classes = not data.is_classification or data.n_outputs <= MANY_CLASSES
         tree = DenseTree.of(forest)
-        leaves = self._leaf_parameters(-1 - tree.child[route(forest, data.X)])
-        sample = data.sample(self.weight)
-        self.trainer = JointTrainer(sample, settings, seed, stop, tree, leaves)
+        leaf, self.own = -1 - tree.child[route(forest, data.X)], None
+        if settings.kernel is None:
+            leaves = self._leaf_parameters(leaf)
+        else:
+            self.lists_all_classes = True
+            self.own = UserTreeLeaves(
+                settings.kernel, data, self.weight, leaf, self.n_leaves, settings.smoothing
+            )
+            leaves = self.own.parameters
+        sample, self.baseline = data.sample(self.weight), data.baseline
+        self.trainer = JointTrainer(sample, settings, seed, stop, tree, leaves, self.own)
         self.trainer.assign()
 
     def _leaf_parameters(self, leaf):
@@ -252,6 +265,8 @@ class _Training:
         """What the parameters of the leaves predict: (n_leaves, n_outputs), or None."""
         if self.settings.leaves == "counts":
             return None
+        if self.own is not None:
+            return leaf_values(self.own.raw, self.settings.kernel, self.is_class, self.baseline)
         start, label, theta, other = self.trainer.parameters
         if self.target.ndim == 2:
             return theta.reshape(self.n_leaves, self.n_outputs) * self.target_scale

@@ -9,6 +9,7 @@ from ..forest.statistics import route
 STEPS = 3  # of Newton's method, whenever the leaves of a split are fitted; they start at the last
 FINAL_STEPS = 12  # where leaves are fitted for good
 HALVINGS = 5  # of a step that does not lower the loss
+TABLED = 2**20  # numbers of raw predictions that a loss gets at once, about
 WEAK = 1e-3  # rows with which the constant of the tree counts in a leaf that is fitted for good
 
 
@@ -156,26 +157,101 @@ class UserLeaves:
         self.values = self.values - rate * self.velocity
 
 
+class UserTreeLeaves:
+    """All leaves of a tree under a loss of the user, trained with its splits.
+
+    `JointLeaves` of `_kernels/nongreedy/leaves.pyx` calls it, batch by batch.
+
+    Parameters
+    ----------
+    loss : UserKernel
+    data : TrainingSet
+    weight : ndarray of shape (n_rows,)
+        0 for rows that do not train.
+    leaf : ndarray of shape (n_rows,)
+        The leaf of each row in the grown tree.
+    n_leaves : int
+    smoothing : float
+        Rows of mean weight, at the constant of the whole tree, that are added to each leaf.
+    """
+
+    def __init__(self, loss, data, weight, leaf, n_leaves, smoothing):
+        self.loss, self.y = loss, targets_of(loss, data)
+        rows = np.flatnonzero(weight)
+        mean = weight[rows].mean()
+        target = UserTarget(loss, self.y[rows], weight[rows] / mean, data.is_classification)
+        raw = np.tile(target.prior, (n_leaves, 1))
+        self.raw, self.unit = target.fitted(leaf[rows], raw, smoothing, FINAL_STEPS), target.unit
+
+    @property
+    def parameters(self):
+        """tuple: the arguments of `JointLeaves.set_parameters`, which takes no others here."""
+        n_leaves, n = self.raw.shape
+        label = np.tile(np.arange(n, dtype=np.int32), n_leaves)
+        return np.arange(n_leaves + 1) * n, label, self.raw.ravel(), np.zeros(n_leaves)
+
+    def table(self, rows):
+        """Losses of rows at all leaves, and the largest: (n_rows, n_leaves + 1)."""
+        n_leaves, n = self.raw.shape
+        found = np.empty((len(rows), n_leaves + 1))
+        size = max(1, TABLED // (n_leaves * n))
+        for first in range(0, len(rows), size):
+            y = self.y[rows[first : first + size]]
+            raw = np.tile(self.raw, (len(y), 1))
+            losses = self.loss.losses(raw, np.repeat(y, n_leaves, axis=0))
+            found[first : first + size, :-1] = self.unit * losses.reshape(len(y), n_leaves)
+        found[:, -1] = found[:, :-1].max(axis=1)
+        return found
+
+    def losses(self, rows, leaves):
+        """Losses of rows, each at one leaf."""
+        return self.unit * self.loss.losses(self.raw[leaves], self.y[rows])
+
+    def step(self, rows, leaves, rate):
+        """Move leaves along the gradients of rows in them, not beyond their optimum for these."""
+        slope, curve = self.loss.derivatives(self.raw[leaves], self.y[rows])
+        chosen, leaf = np.unique(leaves, return_inverse=True)
+        total = np.zeros((2, len(chosen), slope.shape[1]))
+        for part, found in zip(total, (slope, curve)):
+            np.add.at(part, leaf, (rate * self.unit)[:, None] * found)
+        self.raw[chosen] -= total[0] / np.maximum(total[1], 1)
+
+
 def with_user_leaves(forest, data, loss):
     """A tree whose leaves predict the constants of least loss of the rows in them."""
     target, leaf = leaf_targets(forest, data, loss)
     raw = np.tile(target.prior, (np.count_nonzero(forest.child < 0), 1))
     raw = target.fitted(leaf, raw, WEAK, FINAL_STEPS)
-    return replace_leaves(forest, leaf_predictions(forest, raw, loss))
+    value = leaf_values(raw, loss, data.is_classification, forest.baseline)
+    return replace_leaves(forest, value)
 
 
 def leaf_targets(forest, data, loss):
     """The rows with weight as a `UserTarget`, with mean weight 1, and the leaf of each of them."""
     rows = data.rows
-    y, weight = data.y[rows], data.weight[rows]
-    if data.is_classification:
-        y = np.eye(loss.n_outputs)[data.target[rows]]
+    y, weight = targets_of(loss, data)[rows], data.weight[rows]
     leaf = (np.cumsum(forest.child < 0) - 1)[route(forest, data.X)[rows]]
     return UserTarget(loss, y, weight / weight.mean(), data.is_classification), leaf
 
 
-def leaf_predictions(forest, raw, loss):
+def leaf_values(raw, loss, is_class, baseline):
     """Leaf values from raw predictions of the leaves of a tree, (n_leaves, n_outputs)."""
-    if forest.task == "classification":
-        return softmax(raw, axis=1)
-    return loss.predictions(raw) - forest.baseline
+    return softmax(raw, axis=1) if is_class else loss.predictions(raw) - baseline
+
+
+def targets_of(loss, data):
+    """Targets in the units of the user, one-hot for classes: (n_rows, n_outputs)."""
+    return np.eye(loss.n_outputs)[data.target] if data.is_classification else data.y
+
+
+def keeps_gain(before, after, data, loss, lost, tolerance):
+    """Has a tree lost at most a share of what another had gained over a constant prediction?"""
+    found = []
+    for forest in (before, after):
+        target, leaf = leaf_targets(forest, data, loss)
+        constant = np.tile(target.prior, (np.count_nonzero(forest.child < 0), 1))
+        raw = target.fitted(leaf, constant, WEAK, STEPS)
+        losses = [loss.losses(values[leaf], target.y) for values in (constant, raw)]
+        found.append(np.average(losses, axis=1, weights=target.weight))
+    (least, old), (_, new) = found
+    return new - old <= max(lost * (least - old), tolerance * abs(old))

@@ -17,6 +17,13 @@ cdef class JointLeaves:
     cdef const double* target          # (n_rows, n_outputs)
     cdef double loss_scale             # of squared errors
 
+    # With a loss of the user: `UserTreeLeaves`, and their losses of the rows of a batch at all
+    # leaves, (n_rows, n_leaves), NULL otherwise; `place` is the current row among these.
+    cdef readonly object own
+    cdef object table_array
+    cdef const double* table
+    cdef int64_t place
+
     # Parameters, from leaf_start[leaf] on: of the classes leaf_class, in ascending order; the
     # classes that a leaf does not list share `other`. In regression: one per output.
     cdef readonly tuple parameters
@@ -32,6 +39,7 @@ cdef class JointLeaves:
     cdef double* high
     cdef double* step_sum              # of the rows of the batch at each leaf
 
+    cdef int prepare(self, const int32_t* rows, int64_t n) except -1 nogil
     cdef void set_loss_scale(
         self, const float* row_weight, int64_t n_rows, int64_t n_train
     ) noexcept nogil
@@ -41,10 +49,10 @@ cdef class JointLeaves:
     cdef void bound_losses(self) noexcept nogil
     cdef void extend_bounds(self, int64_t leaf) noexcept nogil
     cdef double worst_loss(self, int64_t row) noexcept nogil
-    cdef void step(
+    cdef int step(
         self, const int32_t* rows, const int32_t* leaves, const float* row_weight, int64_t n,
         double rate
-    ) noexcept nogil
+    ) except -1 nogil
     cdef void lower_all(self, int64_t leaf, double step) noexcept nogil
     cdef void raise_label(self, int64_t leaf, int64_t row, double step) noexcept nogil
     cdef void move_mean(self, int64_t leaf, int64_t row, double step) noexcept nogil

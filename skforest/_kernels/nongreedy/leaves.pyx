@@ -13,16 +13,19 @@ together.
 from libc.math cimport INFINITY, exp, fabs, log
 from libc.stdint cimport int32_t, int64_t
 
+import numpy as np
+
 from ..base.memory cimport Scratch, allocate
 
 
 cdef class JointLeaves:
     """Parameters of the leaves of one tree, and the target of its rows.
 
-    `target` holds class numbers, (n_rows,), or real targets, (n_rows, n_outputs).
+    `target` holds class numbers, (n_rows,), or real targets, (n_rows, n_outputs). `own` are
+    `UserTreeLeaves` with a loss of the user, or None.
     """
 
-    def __init__(self, target, int32_t n_outputs, int64_t n_leaves):
+    def __init__(self, target, int32_t n_outputs, int64_t n_leaves, own=None):
         cdef const int32_t[::1] labels
         cdef const double[:, ::1] matrix
         self.target_array = target
@@ -36,6 +39,7 @@ cdef class JointLeaves:
         self.n_outputs = n_outputs
         self.n_leaves = n_leaves
         self.loss_scale = 1
+        self.own = own
         self.scratch = Scratch()
         allocate[double](self.scratch, n_leaves, [&self.log_sum, &self.step_sum, NULL])
         allocate[double](self.scratch, n_outputs, [&self.worst, &self.low, &self.high, NULL])
@@ -58,6 +62,17 @@ cdef class JointLeaves:
         self.other = &other_[0]
         for i in range(self.n_leaves):
             self.set_log_sum(i)
+
+    cdef int prepare(self, const int32_t* rows, int64_t n) except -1 nogil:
+        """Compute the losses of a batch of rows at all leaves, where the loss is the user's."""
+        cdef const double[:, ::1] table
+        if self.own is None:
+            return 0
+        with gil:
+            self.table_array = self.own.table(np.array(<int32_t[:n]> <int32_t*>rows))
+            table = self.table_array
+            self.table = &table[0, 0]
+        return 0
 
     cdef void set_loss_scale(
         self, const float* row_weight, int64_t n_rows, int64_t n_train
@@ -121,6 +136,8 @@ cdef class JointLeaves:
         cdef double y, total = 0
         cdef int64_t at
         cdef int32_t k
+        if self.table != NULL:
+            return self.table[self.place * (self.n_leaves + 1) + leaf]
         if self.is_class:
             at = self.entry(leaf, self.label[row])
             return self.log_sum[leaf] - (self.theta[at] if at >= 0 else self.other[leaf])
@@ -161,6 +178,8 @@ cdef class JointLeaves:
         """Upper bound on the loss of a row at any leaf."""
         cdef double y, total = 0
         cdef int32_t k
+        if self.table != NULL:
+            return self.table[self.place * (self.n_leaves + 1) + self.n_leaves]
         if self.is_class:
             return max(self.worst[self.label[row]], self.worst_other)
         for k in range(self.n_outputs):
@@ -171,10 +190,10 @@ cdef class JointLeaves:
 
     # -------------------------------------------------------------------------------------- steps
 
-    cdef void step(
+    cdef int step(
         self, const int32_t* rows, const int32_t* leaves, const float* row_weight, int64_t n,
         double rate
-    ) noexcept nogil:
+    ) except -1 nogil:
         """One step along the gradient of the loss of n rows at these leaves (line 10).
 
         Each leaf descends once for all its rows by the gradient of the logarithm of the sum, and
@@ -183,6 +202,12 @@ cdef class JointLeaves:
         cdef int64_t i
         cdef int32_t leaf
         cdef double step
+        if self.own is not None:
+            with gil:
+                chosen = np.array(<int32_t[:n]> <int32_t*>rows)
+                weight = np.array([row_weight[i] for i in chosen], dtype=np.float64)
+                self.own.step(chosen, np.array(<int32_t[:n]> <int32_t*>leaves), rate * weight)
+            return 0
         for i in range(n):
             leaf = leaves[i]
             self.step_sum[leaf] = self.step_sum[leaf] + rate * row_weight[rows[i]]
@@ -207,6 +232,7 @@ cdef class JointLeaves:
                 self.step_sum[leaf] = 0
                 self.set_log_sum(leaf)
                 self.extend_bounds(leaf)
+        return 0
 
     cdef void lower_all(self, int64_t leaf, double step) noexcept nogil:
         """Lower every class by its probability: the gradient of the logarithm of the sum."""

@@ -58,7 +58,7 @@ cdef struct GradientTerm:
 cdef class JointTrainer:
     """Trains all splits and leaves of a `DenseTree` on a `TrainingSet`, by `JointSettings`.
 
-    Rows of weight 0 take no part in training. `leaves` are the arguments of `set_leaves`. With
+    Rows of weight 0 take no part in training. `leaves` are the arguments of `set_leaves`, and `own` `UserTreeLeaves` in their place. With
     `rescale_splits`, hyperplanes are rescaled to squared norm nu, else only those of larger norm.
     Rows are centred and scaled to root mean square norm `row_norm`; None: neither.
     """
@@ -116,7 +116,7 @@ cdef class JointTrainer:
     cdef double rate_sum         # of all steps so far
     cdef double* rate_seen       # of each split: rate_sum when it last shrank
 
-    def __init__(self, training_set, settings, uint64_t seed, stop, tree, leaves):
+    def __init__(self, training_set, settings, uint64_t seed, stop, tree, leaves, own=None):
         cdef const float[:, ::1] X = training_set.X
         cdef const int32_t[::1] child = tree.child
         cdef int64_t n = X.shape[0], p = X.shape[1], n_splits = len(tree.threshold)
@@ -160,7 +160,9 @@ cdef class JointTrainer:
         self.load_rows(training_set.weight, settings.row_norm or 0)
         self.load_tree(child)
         self.load_planes(tree.weights, tree.threshold, settings.rescale_splits)
-        self.leaves = JointLeaves(training_set.target, training_set.n_outputs, self.n_leaves)
+        self.leaves = JointLeaves(
+            training_set.target, training_set.n_outputs, self.n_leaves, own
+        )
         self.leaves.set_loss_scale(self.row_weight, n, self.n_train)
         self.set_leaves(*leaves)
 
@@ -260,10 +262,13 @@ cdef class JointTrainer:
         bound, augmented, reached = (np.empty(self.n, dtype=d) for d in ("f8", "i4", "i4"))
         cdef double[::1] value = bound
         cdef int32_t[::1] best = augmented, own = reached
+        cdef int32_t row
         cdef int64_t i
         with nogil:
             self.leaves.bound_losses()
             for i in range(self.n):
+                row = <int32_t>i
+                self.leaves.prepare(&row, 1)
                 value[i] = self.infer(i, &best[i], &own[i])
         return bound, augmented, reached
 
@@ -291,6 +296,8 @@ cdef class JointTrainer:
         """Loss of some rows at the leaves that they reach: log loss, or scaled squared error."""
         cdef int64_t i
         cdef const int32_t[::1] leaves = self.route(rows)
+        if self.leaves.own is not None:
+            return self.leaves.own.losses(np.asarray(rows), np.asarray(leaves))
         losses = np.empty(rows.shape[0])
         cdef double[::1] out = losses
         with nogil:
@@ -423,10 +430,12 @@ cdef class JointTrainer:
         cdef double bound, weight = 0
         self.terms.n = 0
         self.touched.n = 0
+        self.leaves.prepare(self.order + start, size)
         for i in range(size):
             if self.must_stop(self.p):
                 return 0
             row = self.order[start + i]
+            self.leaves.place = i
             bound = self.infer(row, &best, &reached)
             self.best_leaf[i] = best
             # g - h (line 6 of algorithm 1). The stable variant has g minus the path to the
