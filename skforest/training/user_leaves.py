@@ -152,8 +152,9 @@ class UserLeaves:
         y = self.y[rows]
         for side, part in enumerate(share):
             slope, _ = self.loss.derivatives(np.broadcast_to(self.values[side], y.shape), y)
-            gradient = 2 * part @ slope / self.train.curve
-            self.velocity[side] = momentum * self.velocity[side] + gradient
+            # Steps of real targets are in their units, those of log shares in units of 1.
+            pace = 1.0 if self.baseline is None else 2 / self.train.curve
+            self.velocity[side] = momentum * self.velocity[side] + pace * (part @ slope)
         self.values = self.values - rate * self.velocity
 
 

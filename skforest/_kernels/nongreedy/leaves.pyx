@@ -66,6 +66,7 @@ cdef class JointLeaves:
     cdef int prepare(self, const int32_t* rows, int64_t n) except -1 nogil:
         """Compute the losses of a batch of rows at all leaves, where the loss is the user's."""
         cdef const double[:, ::1] table
+        self.place = 0
         if self.own is None:
             return 0
         with gil:

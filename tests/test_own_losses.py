@@ -1,0 +1,263 @@
+"""CO2 forests and non-greedy trees with a loss of the user."""
+
+import io
+
+import numpy as np
+import pytest
+from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_friedman1
+
+import skforest
+from skforest import (
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    Loss,
+    NonGreedyProcedure,
+    NonGreedyTreeClassifier,
+    NonGreedyTreeRegressor,
+)
+
+FOREST = {
+    "n_estimators": 3,
+    "objective": "co2",
+    "bootstrap": False,
+    "max_features": "sqrt",
+    "holdout": 0.0,
+}
+REGRESSORS = {
+    "co2": CO2ForestRegressor(**FOREST, min_samples_leaf=5, random_state=0),
+    "soft": CO2ForestRegressor(**FOREST | {"objective": "soft"}, max_depth=4, random_state=0),
+    "nongreedy": NonGreedyTreeRegressor(max_depth=4, n_epochs=5, random_state=0),
+    "trained": NonGreedyTreeRegressor(
+        max_depth=4, n_epochs=5, procedure=NonGreedyProcedure(leaves="trained"), random_state=0
+    ),
+    "refined": CO2ForestRegressor(
+        **FOREST, refine=NonGreedyTreeRegressor(n_epochs=4), max_depth=4, random_state=0
+    ),
+}
+CLASSIFIERS = {
+    "co2": CO2ForestClassifier(**FOREST, min_samples_leaf=5, random_state=0),
+    "gradient": CO2ForestClassifier(
+        **FOREST, procedure=skforest.CO2Procedure.as_printed(), random_state=0, max_depth=5
+    ),
+    "nongreedy": NonGreedyTreeClassifier(max_depth=4, n_epochs=5, random_state=0),
+    "early": NonGreedyTreeClassifier(
+        max_depth=4, n_epochs=9, early_stopping=True, validation_fraction=0.3, random_state=0
+    ),
+    "refined": CO2ForestClassifier(
+        **FOREST, refine=NonGreedyTreeClassifier(n_epochs=4), max_depth=4, random_state=0
+    ),
+}
+
+
+class Expectile(Loss):
+    """Squared error that counts more where predictions are too low."""
+
+    def __init__(self, level):
+        self.level = level
+
+    def loss(self, y, raw):
+        return np.where(y > raw, self.level, 1 - self.level) * (raw - y) ** 2
+
+    def gradient_hessian(self, y, raw):
+        weight = np.where(y > raw, self.level, 1 - self.level)
+        return 2 * weight * (raw - y), 2 * weight
+
+
+class Cost(OwnCrossEntropy):
+    """The log loss, in which rows of class 1 count nine times."""
+
+    def loss(self, y, raw):
+        return (1 + 8 * y[:, 1]) * super().loss(y, raw)
+
+    def gradient_hessian(self, y, raw):
+        weight = 1 + 8 * y[:, [1]]
+        slope, curve = super().gradient_hessian(y, raw)
+        return weight * slope, weight * curve
+
+
+class Failing(OwnSquaredError):
+    """Raises in small nodes."""
+
+    def loss(self, y, raw):
+        if len(y) < 150:
+            raise RuntimeError("few rows")
+        return super().loss(y, raw)
+
+
+@pytest.fixture(scope="module")
+def real():
+    X, y = make_friedman1(500, noise=1.0, random_state=0)
+    return X[:300], y[:300], X[300:], y[300:]
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    X, y = make_classification(500, 8, n_informative=5, n_classes=3, random_state=0)
+    return X[:300], y[:300], X[300:], y[300:]
+
+
+def own(model, loss):
+    return clone(model).set_params(loss=loss)
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_the_squared_error_of_a_user_is_as_good_as_that_of_the_package(name, real):
+    X, y, X_test, y_test = real
+    plain = clone(REGRESSORS[name]).fit(X, y).score(X_test, y_test)
+    found = own(REGRESSORS[name], OwnSquaredError()).fit(X, y).score(X_test, y_test)
+    assert found > plain - 0.1 and plain > 0.4
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_the_log_loss_of_a_user_is_as_good_as_that_of_the_package(name, labelled):
+    X, y, X_test, y_test = labelled
+    plain = clone(CLASSIFIERS[name]).fit(X, y).score(X_test, y_test)
+    model = own(CLASSIFIERS[name], OwnCrossEntropy()).fit(X, y)
+    assert model.score(X_test, y_test) > plain - 0.1 and plain > 0.55
+    np.testing.assert_allclose(model.predict_proba(X_test).sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_an_asymmetric_loss_moves_predictions_to_the_dear_side(name, real):
+    X, y, X_test, y_test = real
+    loss = Expectile(0.95)
+    model = own(REGRESSORS[name], loss).fit(X, y)
+    plain = own(REGRESSORS[name], "squared_error").fit(X, y)
+    costs = [loss.loss(y_test, one.predict(X_test)).mean() for one in (model, plain)]
+    assert costs[0] < 0.8 * costs[1]
+    assert np.mean(model.predict(X_test) > y_test) > 0.6
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_class_that_costs_more_is_predicted_more_often(name, labelled):
+    X, y, X_test, y_test = labelled
+    model = own(CLASSIFIERS[name], Cost()).fit(X, y)
+    plain = own(CLASSIFIERS[name], "log_loss").fit(X, y)
+    recall = [np.mean(one.predict(X_test)[y_test == 1] == 1) for one in (model, plain)]
+    assert recall[0] > recall[1]
+
+
+@pytest.mark.parametrize("model", [REGRESSORS["co2"], REGRESSORS["nongreedy"]])
+def test_leaves_have_the_constant_of_least_loss(model, real):
+    X, y, *_ = real
+    level = 0.8
+    model = own(model, Expectile(level)).fit(X, y)
+    leaves = np.atleast_2d(model.apply(X).T)[0]
+    predicted = model.forest_[0].response(X)[:, 0]
+    for leaf in np.unique(leaves):
+        rows = leaves == leaf
+        residual = y[rows] - predicted[rows]
+        weight = np.where(residual > 0, level, 1 - level)
+        # The derivative is 0 there, up to the weak pull towards the constant of the tree.
+        assert abs(np.sum(weight * residual)) < 0.02 * np.sum(weight) * y.std()
+
+
+def test_predictions_behind_a_link_are_averaged(real):
+    X, y, X_test, _ = real
+    counts = np.random.default_rng(0).poisson(np.exp((y - y.mean()) / 5)).astype(float)
+    model = own(REGRESSORS["co2"], OwnPoisson()).fit(X, counts)
+    of_trees = [tree.response(X_test)[:, 0] for tree in model.forest_]
+    np.testing.assert_allclose(model.predict(X_test), np.mean(of_trees, axis=0), rtol=1e-5)
+    assert model.predict(X_test).min() > 0
+    leaves = model.apply(X)[:, 0]
+    first = leaves == leaves[0]
+    assert model.forest_[0].response(X)[0, 0] == pytest.approx(counts[first].mean(), rel=0.05)
+
+
+def test_several_outputs_share_the_splits(real):
+    X, y, X_test, y_test = real
+    model = own(REGRESSORS["co2"], Expectile(0.5)).fit(X, np.c_[y, -3 * y])
+    assert model.score(X_test, np.c_[y_test, -3 * y_test]) > 0.5
+    assert model.predict(X_test).shape == (200, 2)
+
+
+@pytest.mark.parametrize("model", [CLASSIFIERS["co2"], CLASSIFIERS["refined"]])
+def test_order_of_rows_threads_and_copies_do_not_matter(model, labelled):
+    X, y, X_test, _ = labelled
+    X, y = X[:120], y[:120]
+    weight = np.random.default_rng(0).integers(1, 4, len(X))
+    once = own(model, Cost()).set_params(n_estimators=2).fit(X, y, weight)
+    order = np.random.default_rng(1).permutation(np.repeat(np.arange(len(X)), weight))
+    again = own(model, Cost()).set_params(n_estimators=2, n_jobs=2).fit(X[order], y[order])
+    np.testing.assert_array_equal(once.predict_proba(X_test), again.predict_proba(X_test))
+
+
+@pytest.mark.parametrize("model", [REGRESSORS["co2"], REGRESSORS["nongreedy"]])
+def test_what_a_loss_raises_is_raised_by_fit(model, real):
+    X, y, *_ = real
+    model = own(model, OwnSquaredError()).fit(X, y)
+    before = vars(model).copy()
+    with pytest.raises(RuntimeError, match="few rows"):
+        model.set_params(loss=Failing()).fit(X, y)
+    assert vars(model).keys() == before.keys() and model.forest_ is before["forest_"]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"objective": "oc1"}, {"objective": None}, {"refine": "alternating"}],
+)
+def test_splits_without_gradients_take_no_loss_of_the_user(params, real):
+    X, y, *_ = real
+    name, value = next(iter(params.items()))
+    with pytest.raises(ValueError, match=f"{name}={value!r} has no gradient.*loss="):
+        own(REGRESSORS["co2"], OwnSquaredError()).set_params(**params).fit(X, y)
+
+
+def test_losses_are_checked_before_training(labelled):
+    X, y, *_ = labelled
+    with pytest.raises(ValueError, match=r"Loss must define loss\(y, raw\)"):
+        own(CLASSIFIERS["co2"], Loss()).fit(X, y)
+    with pytest.raises(ValueError, match="takes one output, y has several"):
+        own(CLASSIFIERS["nongreedy"], OwnCrossEntropy()).fit(X, np.c_[y, y])
+    with pytest.raises(ValueError, match="'loss' parameter of NonGreedyTreeClassifier"):
+        own(CLASSIFIERS["nongreedy"], "squared_error").fit(X, y)
+    with pytest.raises(TypeError, match="loss is a OwnCrossEntropy, which cannot be saved"):
+        model = own(CLASSIFIERS["nongreedy"], OwnCrossEntropy()).fit(X, y)
+        skforest.save(model, io.BytesIO())
+
+
+def test_the_bound_is_that_of_all_leaves(real, monkeypatch):
+    """Loss-augmented inference takes the largest loss minus twice the flipped margins."""
+    from skforest.training import joint
+
+    X, y, *_ = real
+    seen = []
+
+    class Trainer(joint.JointTrainer):
+        def __init__(self, *args):
+            super().__init__(*args)
+            seen.append((self, args))
+
+    monkeypatch.setattr(joint, "JointTrainer", Trainer)
+    procedure = NonGreedyProcedure(inference="full", row_norm=None, rescale_splits=False)
+    model = NonGreedyTreeRegressor(
+        loss=Expectile(0.7), max_depth=3, n_epochs=1, nu=50.0, procedure=procedure, random_state=0
+    )
+    model.fit(X, y)
+    trainer, (data, _, _, _, tree, _, leaves) = seen[0]
+    W, threshold = trainer.planes()
+    margin = data.X @ W.T - threshold
+    losses = leaves.table(np.arange(len(data)))[:, :-1]
+    expected = np.full(len(data), -np.inf)
+    paths = {0: []}
+    for node, left in enumerate(tree.child):
+        if left >= 0:
+            split = (left - 1) // 2
+            paths[left], paths[left + 1] = paths[node] + [(split, -1)], paths[node] + [(split, 1)]
+            continue
+        cost = np.zeros(len(data))
+        for split, side in paths[node]:
+            m = margin[:, split]
+            cost += 2 * np.abs(m) * ((m > 0) != (side > 0))
+        expected = np.maximum(expected, losses[:, -1 - left] - cost)
+    bound, _, _ = trainer.bounds()
+    np.testing.assert_allclose(bound, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_probabilities_of_pure_leaves_are_finite():
+    X = np.arange(40.0)[:, None]
+    model = own(NonGreedyTreeClassifier(), OwnCrossEntropy()).fit(X, X[:, 0] > 20)
+    proba = model.predict_proba(X)
+    assert np.isfinite(proba).all() and proba.max() > 0.9
