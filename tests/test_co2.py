@@ -309,6 +309,9 @@ def test_validation_rows_reject_planes_through_noise(n, share):
         {"schedule": "constant", "n_epochs": 30, "learning_rate": 0.3},
         {"scaling": "standard", "row_norm": None},
         {"scaling": None, "row_norm": None},
+        {"splitter": "exact"},
+        {"max_bins": 4},
+        {"max_search_samples": 32},
         {"nu": 0.1},
     ],
 )

@@ -194,6 +194,43 @@ def test_every_schedule_and_optimizer_learns(schedule, optimizer):
     assert model.score(X, y) > 0.8
 
 
+IMAGES = {"features": "conv", "feature_shape": (2, 3), "kernel_size": 2, "stride": 1}
+
+
+# Other parameters, and a value of a parameter of the procedure that is not its default.
+EFFECTS = [
+    (IMAGES, {"kernel_size": 1}),
+    (IMAGES, {"stride": 2}),
+    ({}, {"head": "linear"}),
+    ({}, {"optimizer": "sgd"}),
+    ({"optimizer": "sgd"}, {"momentum": 0.0}),
+    ({}, {"weight_decay": 0.1}),
+    ({}, {"schedule": "constant"}),
+    ({}, {"batch_size": 20}),
+    ({}, {"scaling": None}),
+    ({}, {"importance_power": 2.0}),
+    ({}, {"label_smoothing": 0.3}),
+    ({}, {"early_stopping": True}),
+    ({"early_stopping": True}, {"validation_fraction": 0.4}),
+    ({"early_stopping": True, "learning_rate": 3.0}, {"n_iter_no_change": 1}),
+]
+
+
+@pytest.mark.parametrize("beside, params", EFFECTS, ids=lambda params: next(iter(params), ""))
+def test_every_parameter_of_the_procedure_matters(beside, params):
+    X, y = rows_of(RandomHingeForestClassifier)
+    own = {"n_bags": 1, "max_iter": 60, "calibrate": False} | beside
+    one, other = (
+        quick(RandomHingeForestClassifier, **own | changes).fit(X, y) for changes in ({}, params)
+    )
+    assert one.forest_.response(X).tobytes() != other.forest_.response(X).tobytes()
+
+
+def test_the_list_of_the_parameters_of_the_procedure_is_complete():
+    listed = {name for _, params in EFFECTS for name in params}
+    assert HingeProcedure().get_params().keys() == listed
+
+
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_an_infinite_loss_is_reported_and_never_returned(early_stopping):
     X, y = rows_of(RandomHingeForestRegressor)

@@ -241,10 +241,11 @@ def load(path, *, mmap_mode=None):
         return _restored(first, forests[0])
 
 
-def _class_of(name, path):
+def _class_of(name, path, *others):
+    """The class of an estimator, or a subclass of `others`, by its name."""
     found = getattr(skforest, name) if name in skforest.__all__ else None
-    is_parameter = isinstance(found, type) and issubclass(found, ParameterObject)
-    if not (is_parameter or (hasattr(found, "get_params") and hasattr(found, "predict"))):
+    is_other = isinstance(found, type) and issubclass(found, others)
+    if not (is_other or (hasattr(found, "get_params") and hasattr(found, "predict"))):
         raise ValueError(f"{path} contains a {name!r}, which is not an estimator of skforest")
     return found
 
@@ -257,7 +258,7 @@ def _is_public(value):
 def _new_estimator(header):
     """An unfitted estimator, or a parameter object."""
     params = {key: _from_json(value) for key, value in header["params"].items()}
-    return _class_of(header["estimator"], "the file")(**params)
+    return _class_of(header["estimator"], "the file", ParameterObject)(**params)
 
 
 def _restored(header, forest):
