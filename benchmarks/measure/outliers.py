@@ -23,7 +23,7 @@ MODELS = {
     "ObliqueBoosting": {"n_bags": 2},
     "CO2Forest": {"n_estimators": 20},
     "RandomHingeForest": {"n_bags": 2},
-    "NonGreedyForest": {"n_estimators": 5},
+    "NonGreedyTree": {},
     "E2EDecisionForest": {"n_estimators": 5},
 }
 COLUMNS = {

@@ -41,7 +41,6 @@ from skforest import (
     E2EDecisionForestClassifier,
     Forest,
     ManifoldForestClassifier,
-    NonGreedyForestClassifier,
     ObliqueBoostingClassifier,
     RandomHingeForestClassifier,
 )
@@ -51,7 +50,7 @@ N_FEATURES, N_TREES, N_PARTITIONS = 50, 16, 16
 THREADS = {
     "manifold": (ManifoldForestClassifier, {"n_estimators": 64}, 100_000),
     "co2": (CO2ForestClassifier, {"n_estimators": 64}, 10_000),
-    "nongreedy": (NonGreedyForestClassifier, {"n_estimators": 64}, 5_000),
+    "nongreedy": (CO2ForestClassifier, {"n_estimators": 64, "refine": "nongreedy"}, 5_000),
     "endtoend": (E2EDecisionForestClassifier, {"n_estimators": 32}, 2_000),
     "hinge": (RandomHingeForestClassifier, {}, 20_000),
     "boosting": (

@@ -42,18 +42,18 @@ class GreedyForest(BaseForest):
     def _growth_settings(self, **resolved):
         """The `GrowthSettings` of the parameters, as keywords; `resolved` override."""
         search, max_bins = self._procedure, getattr(self._procedure, "max_bins", "auto")
-        min_weight = getattr(search, "min_weight_fraction_leaf", 0.0)
+        min_decrease = getattr(search, "min_impurity_decrease", 0.0)
         settings = {
             "n_estimators": self.n_estimators,
             "max_bins": self._auto_bins() if max_bins == "auto" else max_bins,
             "max_search_samples": getattr(search, "max_search_samples", SEARCHED),
             "exact": getattr(search, "splitter", "hist") == "exact",
             "max_depth": self.max_depth,
-            "min_samples_split": self.min_samples_split,
+            "min_samples_split": getattr(self, "min_samples_split", 2),
             "min_samples_leaf": self.min_samples_leaf,
-            "min_weight_fraction_leaf": getattr(self, "min_weight_fraction_leaf", min_weight),
+            "min_weight_fraction_leaf": self.min_weight_fraction_leaf,
             "max_leaf_nodes": self.max_leaf_nodes or 0,
-            "min_impurity_decrease": getattr(self, "min_impurity_decrease", 0.0),
+            "min_impurity_decrease": getattr(self, "min_impurity_decrease", min_decrease),
         } | resolved
         depth = settings["max_depth"]
         return settings | {"max_depth": MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)}

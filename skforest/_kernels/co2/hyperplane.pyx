@@ -590,12 +590,11 @@ cdef class StumpSplitter(SearchSplitter):
     cdef double holdout_loss(self) noexcept nogil:
         """Loss of the held-out rows at the leaves of the training rows; margin gives the side."""
         cdef int64_t i
-        cdef double loss = 0
+        cdef double loss = 0, delta
         self.leaves.sum_sides(self.margin)
         self.leaves.fit()
         self.leaves.set_losses(self.n_train, self.node.n)
         for i in range(self.n_train, self.node.n):
-            loss += self.leaves.weight[i] * (
-                self.leaves.base[i] + (self.leaves.delta[i] if self.margin[i] > 0 else 0)
-            )
+            delta = self.leaves.delta[i] if self.margin[i] > 0 else 0
+            loss += self.leaves.weight[i] * (self.leaves.base[i] + delta)
         return loss
