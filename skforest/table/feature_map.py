@@ -286,13 +286,13 @@ class FeatureMap:
         which values are missing.
         """
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
-        Z_usual = Z
+        ends = None
         if not (self.is_scaling or sparse.issparse(Z) or Z.dtype == np.uint8):
             # One wrong value must not determine what missing values become.
             known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
             low, high, _ = usual_range(known, weight, value_range(known))
-            Z_usual = np.clip(Z, low.astype(Z.dtype), high.astype(Z.dtype))
-        fill = _means(Z_usual, weight, is_missing)
+            ends = low.astype(Z.dtype), high.astype(Z.dtype)
+        fill = _means(Z, weight, is_missing, ends)
         if not (self.is_scaling or sparse.issparse(Z)):
             # The mean of equal values may be rounded to another one.
             known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
@@ -500,11 +500,20 @@ def level_text(level):
     return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
 
 
-def _means(Z, weight, is_missing):
-    """Weighted mean of every input over the rows where it is not missing: float32."""
-    if not is_missing.any():
+def _means(Z, weight, is_missing, ends=None):
+    """Weighted mean of every input over the rows where it is not missing: float32.
+
+    Inputs are limited to `ends`, two arrays; None: they are not.
+    """
+    if ends is None and not is_missing.any():
         return (weighted_sums(Z, weight) / weight.sum()).astype(np.float32)
-    there = ~is_missing
-    total = np.einsum("i,ij->j", weight, np.where(there, Z, 0), dtype=np.float64)
-    known = np.einsum("i,ij->j", weight, there, dtype=np.float64)
+    # Block by block: Z may be larger than the memory.
+    total, known = np.zeros((2, Z.shape[1]))
+    for start in range(0, len(Z), BLOCK):
+        block, part = Z[start : start + BLOCK], weight[start : start + BLOCK]
+        rows = slice(start, start + BLOCK) if len(is_missing) == len(Z) else slice(0, 1)
+        there = np.broadcast_to(~is_missing[rows], block.shape)
+        block = block if ends is None else np.clip(block, *ends)
+        total += np.einsum("i,ij->j", part, np.where(there, block, 0), dtype=np.float64)
+        known += np.einsum("i,ij->j", part, there, dtype=np.float64)
     return np.where(known > 0, total / np.where(known > 0, known, 1), 0).astype(np.float32)
