@@ -9,8 +9,7 @@ et al. 2015, "CO2 Forest", equation 5) by
 Stochastic subgradient descent with momentum decreases the bound under ``|w|^2 + b^2 <= nu``, and
 the leaves are set to their optimum after every epoch. Training starts at the best cut of some
 single features, so it can only improve on that cut. Not in the paper, but decisive for accuracy:
-the rows of each node are centred and scaled, see stump.pyx. With a loss of the user, leaves are
-measured by it, and first cuts by the criterion.
+the rows of each node are centred and scaled, see stump.pyx.
 
 Reading rows takes most of the time. A pass over the rows of a batch therefore yields all of its
 slopes, its objective and its sums over both sides.
@@ -590,7 +589,8 @@ cdef class StumpSplitter(SearchSplitter):
     cdef double holdout_loss(self) noexcept nogil:
         """Loss of the held-out rows at the leaves of the training rows; margin gives the side."""
         cdef int64_t i
-        cdef double loss = 0, delta
+        cdef float delta
+        cdef double loss = 0
         self.leaves.sum_sides(self.margin)
         self.leaves.fit()
         self.leaves.set_losses(self.n_train, self.node.n)
