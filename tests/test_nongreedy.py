@@ -523,7 +523,7 @@ def test_leaves_start_at_smoothed_shares_of_their_rows(smoothing, monkeypatch):
     NonGreedyTreeClassifier(
         max_depth=3, n_epochs=1, procedure=NonGreedyProcedure(smoothing=smoothing)
     ).fit(X, y, 7 * weight)
-    data, _, _, _, tree, (_, _, theta, _) = given[0]
+    data, _, _, _, tree, (_, _, theta, _), _ = given[0]
     rows, label, n_classes = data.X, data.target, data.n_outputs
     child, W, threshold = tree.child, tree.weights, tree.threshold
     weight = data.weight / data.weight.mean()
@@ -692,6 +692,7 @@ def test_defaults_of_settings_are_those_of_estimators():
         assert JointSettings.of(cls()) == JointSettings()
         assert JointSettings.of(cls(procedure=NonGreedyProcedure())) == JointSettings()
         known = cls().get_params() | NonGreedyProcedure().get_params()
+        known |= {"kernel": None}  # of a loss of the user
         for part in fields(JointSettings):
             if part.name != "validation_fraction":
                 assert known[part.name] == part.default, part.name
