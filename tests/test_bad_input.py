@@ -314,7 +314,7 @@ def test_targets_too_large_for_a_mean(regressor, signs):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_samples_split")
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
 def test_one_row(estimator):
     X, y = task(estimator)
     estimator.fit(X[:1], y[:1])
@@ -327,7 +327,7 @@ def test_one_row(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_samples_split")
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
 def test_two_rows(estimator):
     X, _ = task(estimator)
     y = np.array([0, 1])
@@ -336,7 +336,7 @@ def test_two_rows(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_samples_split")
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
 def test_one_class(classifier):
     X, y = task(classifier)
     classifier.set_params(oob_score=True, n_estimators=50).fit(X, np.full(N, "only"))
@@ -348,7 +348,7 @@ def test_one_class(classifier):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 2}], ids=str)
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_one_class_with_class_weight(classifier, weight):
     X, _ = task(classifier)
     classifier.set_params(class_weight=weight).fit(X, np.zeros(N, dtype=int))
@@ -383,7 +383,7 @@ def test_one_feature_among_constant_ones(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("max_features", "min_samples_split")
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
 def test_duplicate_rows_with_different_labels(estimator):
     X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
     y = np.array([0, 0, 0, 1] + [1] * 9 + [0])
@@ -394,7 +394,7 @@ def test_duplicate_rows_with_different_labels(estimator):
     assert (estimator.forest_.n_leaves == 2).all()
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_ten_thousand_classes(classifier):
     rng = np.random.default_rng(0)
     n = 10000
@@ -521,7 +521,7 @@ def test_all_weights_zero(estimator):
 
 
 @pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_tiny_and_huge_weights(estimator, power):
     X, y = task(estimator)
     estimator.set_params(bootstrap=False, max_depth=3)
@@ -542,8 +542,10 @@ def test_weights_whose_sum_overflows(estimator):
 def test_all_weights_of_a_class_zero(classifier):
     X, y = task(classifier)
     weight = np.where(y == 1, 0.0, 1.0)
-    of_trees = ["balanced_subsample"] if "min_samples_split" in classifier.get_params() else []
-    for class_weight in (None, "balanced", *of_trees):
+    kinds = [None, "balanced"]
+    if "min_weight_fraction_leaf" in classifier.get_params():  # classes have weights in every tree
+        kinds.append("balanced_subsample")
+    for class_weight in kinds:
         model = clone(classifier).set_params(class_weight=class_weight).fit(X, y, weight)
         assert model.classes_.tolist() == [0, 1, 2]
         assert not model.predict_proba(X)[:, 1].any()
@@ -755,7 +757,7 @@ def test_no_jobs(estimator):
     refuses(estimator.set_params(n_jobs=0), *task(estimator), "n_jobs", "0")
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_more_samples_than_there_are(estimator):
     X, y = task(estimator)
     refuses(estimator.set_params(max_samples=61), X, y, "max_samples=61", "60")
@@ -764,7 +766,7 @@ def test_more_samples_than_there_are(estimator):
 @pytest.mark.parametrize(
     "params", [{"oob_score": True}, {"max_samples": 0.5}, {"max_samples": 10}], ids=str
 )
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_parameters_that_need_a_bootstrap(estimator, params):
     estimator.set_params(bootstrap=False, **params)
     ((name, value),) = params.items()

@@ -671,8 +671,8 @@ def test_leaves_keep_their_limits_after_joint_training(cls):
     X, y = data(cls)
     model = cls(2, min_samples_leaf=15, random_state=0).fit(X, y)
     assert model.forest_.node_weight.min() >= 15
-    model = cls(2, min_samples_leaf=0.1, random_state=0).fit(X, y)
-    assert model.forest_.node_weight.min() >= 0.1 * len(X)
+    model = cls(2, min_weight_fraction_leaf=0.1, random_state=0).fit(X, y)
+    assert model.forest_.node_weight.min() >= 0.1 * len(X) - 1e-6
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from skforest import (
 # ---------------------------------------------------------------------------- scikit-learn's tools
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_grid_search_finds_what_a_loop_finds(estimator):
     X, y = task(estimator)
     grid = {"min_samples_leaf": [1, 30], "n_estimators": [3, 12]}
@@ -55,7 +55,7 @@ def test_grid_search_finds_what_a_loop_finds(estimator):
     assert_same_trees(search.best_estimator_, best)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_parallel_forest_inside_a_parallel_search(estimator):
     X, y = task(estimator)
     grid = {"min_samples_leaf": [1, 10]}
@@ -86,7 +86,7 @@ def test_cross_val_score_equals_fit_and_score(estimator):
     assert scores.mean() > 0.4
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_clone_is_unfitted_and_learns_the_same(estimator):
     X, y = task(estimator)
     estimator.set_params(min_samples_leaf=2, n_estimators=4).fit(X, y)
@@ -147,7 +147,7 @@ def test_metadata_routing_of_sample_weight(estimator):
         assert score == by_hand.score(X[b], y[b], sample_weight=weight[b])
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_repr_and_html_repr(estimator):
     X, y = task(estimator, 30)
     name = type(estimator).__name__
@@ -306,7 +306,7 @@ def test_rows_in_the_shape_of_features(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_fitted_attributes(estimator):
     X, y = task(estimator)
     assert estimator.fit(X, y) is estimator
@@ -417,7 +417,7 @@ def recall(model, X, y, label):
 
 
 @pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 1, 1: 8}], ids=str)
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_class_weight_helps_the_rare_class(classifier, weight):
     X, y = imbalanced()
     X_new, y_new = imbalanced(1, times=20)
@@ -431,7 +431,7 @@ def test_class_weight_helps_the_rare_class(classifier, weight):
 
 @pytest.mark.every_class
 @pytest.mark.parametrize("bootstrap", [True, False])
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_class_weight_is_sample_weight(classifier, bootstrap):
     X, y = imbalanced()
     classifier.set_params(max_depth=3, bootstrap=bootstrap)
@@ -464,7 +464,7 @@ def test_balanced_counts_weights_not_rows(classifier):
     np.testing.assert_array_equal(balanced.predict_proba(X), plain.predict_proba(X))
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_balanced_subsample_balances_every_tree(classifier):
     X, y = imbalanced()
     classifier.set_params(class_weight="balanced_subsample", max_depth=1, n_estimators=20)
@@ -501,7 +501,7 @@ def test_class_weight_by_name(classifier):
 
 @pytest.mark.every_class
 @pytest.mark.parametrize("params", [{}, {"bootstrap": False}, {"max_samples": 0.5}], ids=str)
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_a_weight_of_k_is_k_copies_and_0_is_absence(estimator, params):
     X, y = task(estimator)
     rng = np.random.default_rng(0)
@@ -530,7 +530,7 @@ def test_the_scale_of_weights_does_not_matter(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_the_order_of_rows_does_not_matter(estimator):
     X, y = task(estimator)
     X, y = np.concatenate([X, X[:40]]), np.concatenate([y, y[:40]])

@@ -22,7 +22,7 @@ from skforest.table.matrix import scaled
 # ------------------------------------------------------------------------------------- predictions
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_probabilities(classifier):
     X, y = classes()
     classifier.set_params(min_samples_leaf=7).fit(X, y)
@@ -52,7 +52,7 @@ def test_probabilities_add_up_to_1_for_metrics(classifier):
                 log_loss(y, proba)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_log_of_a_zero_probability_is_silent(classifier):
     X, y = classes()
     classifier.fit(X, y)
@@ -61,7 +61,7 @@ def test_log_of_a_zero_probability_is_silent(classifier):
         assert np.isneginf(classifier.predict_log_proba(X)).any()
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_probabilities_of_a_single_tree_are_shares_of_the_training_rows(classifier):
     X, y = classes()
     classifier.set_params(n_estimators=1, bootstrap=False, max_depth=2).fit(X, y)
@@ -71,7 +71,7 @@ def test_probabilities_of_a_single_tree_are_shares_of_the_training_rows(classifi
     np.testing.assert_allclose(classifier.predict_proba(X), expected, rtol=1e-6)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_predictions_of_a_single_tree_are_means_of_the_training_rows(regressor):
     X, y = targets(n_targets=2)
     weight = np.random.default_rng(0).integers(1, 5, len(X)) * 1.0
@@ -84,7 +84,7 @@ def test_predictions_of_a_single_tree_are_means_of_the_training_rows(regressor):
     np.testing.assert_allclose(regressor.predict(X), expected, rtol=1e-5)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_apply_and_decision_path_agree_with_the_trees(estimator):
     X, y = task(estimator)
     estimator.set_params(n_estimators=5).fit(X, y)
@@ -111,7 +111,7 @@ def test_apply_and_decision_path_agree_with_the_trees(estimator):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_response_is_the_mean_of_the_trees(estimator):
     X, y = task(estimator)
     estimator.fit(X, y)
@@ -134,7 +134,7 @@ def test_several_outputs(regressor):
     assert (r2_score(y[200:], found, multioutput="raw_values") > 0.4).all()
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_shape_of_the_prediction_follows_the_target(regressor):
     X, y = targets()
     flat = clone(regressor).fit(X, y).predict(X)
@@ -153,7 +153,7 @@ def test_integer_targets(regressor):
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_target_far_from_zero(regressor):
     X, y = targets(300)
     y = y / np.abs(y).max()
@@ -162,7 +162,7 @@ def test_target_far_from_zero(regressor):
     assert r2_score(y[200:] + 1e6, far) > 0.3
     fitted = clone(regressor).fit(X, y + 1e6).predict(X)
     assert r2_score(y + 1e6, fitted) > 0.99
-    if not {"init", "growth"} & set(regressor.get_params()):
+    if "finetune_epochs" not in regressor.get_params():
         np.testing.assert_allclose(fitted - 1e6, y, atol=1e-6)  # pure leaves keep every digit
 
 
@@ -193,7 +193,7 @@ def test_targets_beyond_the_range_are_refused_or_learned(regressor, power):
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_constant_target(regressor):
     X, _ = targets()
     regressor.fit(X, np.full(N, 1 / 3))
@@ -202,7 +202,7 @@ def test_constant_target(regressor):
     np.testing.assert_array_equal(regressor.feature_importances_, np.zeros(6))
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_predictions_stay_within_the_targets(regressor):
     X, y = targets()
     regressor.fit(X, y)
@@ -409,7 +409,7 @@ RANGES = {
 
 
 @pytest.mark.every_class
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 @pytest.mark.parametrize("change", RANGES.values(), ids=RANGES)
 def test_means_stay_in_the_range_of_the_targets(regressor, change):
     rng = np.random.default_rng(0)

@@ -170,7 +170,7 @@ def test_every_kind_of_direction(estimator, way, tmp_path, params):
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_predictions_that_are_missing_stay_missing(estimator, way, tmp_path):
     model = fitted(estimator, oob_score=True, n_estimators=2)
     other = way(model, tmp_path)
@@ -318,7 +318,7 @@ def test_a_parameter_that_cannot_be_saved(estimator, tmp_path):
         assert not (tmp_path / layout).exists()
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_warm_start_continues_after_loading(estimator, way, tmp_path):
     model = fitted(estimator, warm_start=True)
     other = way(model, tmp_path)
@@ -861,7 +861,7 @@ def test_slim_predicts_the_same_with_less_memory(estimator, file_way, tmp_path):
     assert model.feature_importances_.sum() == pytest.approx(1)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_what_slim_removed_cannot_be_used(classifier):
     model = fitted(classifier, oob_score=True, n_estimators=40, warm_start=True)
     smaller = skforest.slim(model)

@@ -56,7 +56,7 @@ def test_silent_by_default(estimator, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_lines_of_text_without_tqdm(estimator, capsys, without_tqdm):
     fit(estimator, verbose=1, n_estimators=40)
     shown = lines(capsys)
@@ -69,7 +69,7 @@ def test_lines_of_text_without_tqdm(estimator, capsys, without_tqdm):
 
 
 @pytest.mark.parametrize("n_estimators, n_lines", [(7, 7), (10, 10), (25, 13), (39, 13)])
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_about_ten_lines(estimator, capsys, without_tqdm, n_estimators, n_lines):
     fit(estimator, verbose=1, n_estimators=n_estimators)
     shown = lines(capsys)
@@ -77,7 +77,7 @@ def test_about_ten_lines(estimator, capsys, without_tqdm, n_estimators, n_lines)
     assert shown[-1]["done"] == str(n_estimators)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_a_single_tree_counts_epochs(estimator, capsys, without_tqdm):
     jointly = {"finetune_epochs": 25, "refine": skforest.NonGreedyTreeClassifier(n_epochs=25)}
     jointly = {name: value for name, value in jointly.items() if name in estimator.get_params()}
@@ -91,7 +91,7 @@ def test_a_single_tree_counts_epochs(estimator, capsys, without_tqdm):
         assert [int(line["done"]) for line in shown] == done
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_a_line_for_every_tree(estimator, capsys, without_tqdm):
     fit(estimator, verbose=2, n_estimators=40)
     assert [int(line["done"]) for line in lines(capsys)] == list(range(1, 41))
@@ -236,14 +236,14 @@ def test_time_left_of_steps(capsys, monkeypatch):
     ]  # fmt: skip
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_text_of_a_parallel_fit(estimator, capsys, without_tqdm):
     fit(estimator, verbose=1, n_estimators=20, n_jobs=2)
     done = [int(line["done"]) for line in lines(capsys)]
     assert done == sorted(set(done)) and done[-1] == 20
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_warm_start_counts_the_new_trees(estimator, capsys, without_tqdm):
     model = fit(estimator, warm_start=True, n_estimators=4)
     model.set_params(n_estimators=10, verbose=2).fit(*task(estimator))
@@ -254,7 +254,7 @@ def test_warm_start_counts_the_new_trees(estimator, capsys, without_tqdm):
 
 
 @pytest.mark.parametrize("verbose", [1, True])
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_a_bar_with_tqdm(estimator, capsys, verbose):
     pytest.importorskip("tqdm")
     fit(estimator, verbose=verbose, n_estimators=40)
@@ -279,7 +279,7 @@ def test_the_bar_shows_rate_and_time_left_in_between(capsys):
     bar.close()
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_a_fit_that_fails_closes_the_bar(estimator, monkeypatch):
     pytest.importorskip("tqdm")
     closed = []

@@ -232,7 +232,7 @@ def quiet_refine(*args, **options):
         return skforest.refine(*args, **options)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_any_estimator(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=3).fit(X, y)
@@ -257,7 +257,7 @@ def test_any_estimator(estimator):
     assert not hasattr(refined.fit(X, y), "refine_curve_")
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_the_same_for_every_n_jobs_and_seed(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=4).fit(X, y)
@@ -268,7 +268,7 @@ def test_the_same_for_every_n_jobs_and_seed(estimator):
     np.testing.assert_array_equal(one.refine_curve_, two.refine_curve_)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_weights_are_copies(estimator):
     X, y = data_for(estimator, 80)
     count = np.random.default_rng(1).integers(0, 4, size=80)
@@ -281,7 +281,7 @@ def test_weights_are_copies(estimator):
         np.testing.assert_array_equal(array, getattr(two.forest_, name), err_msg=name)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_saved_and_loaded(estimator, tmp_path):
     X, y = data_for(estimator)
     refined = skforest.refine(estimator.set_params(max_depth=3).fit(X, y), X, y, random_state=0)
@@ -296,7 +296,7 @@ def test_saved_and_loaded(estimator, tmp_path):
     )
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_bootstraps_are_drawn_again_where_the_rows_are_those_of_the_fit(estimator):
     X, y = data_for(estimator)
     estimator.set_params(max_depth=3, bootstrap=True).fit(X, y)
@@ -327,7 +327,7 @@ def tree_seeds(estimator):
     return [skforest._kernels.base.rows.tree_seed(estimator._seed, tree) for tree in range(10)]
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_scores_out_of_bag_are_of_the_refined_trees_or_gone(estimator):
     X, y = data_for(estimator)
     with warnings.catch_warnings():
@@ -467,7 +467,7 @@ def test_bad_parameters_are_named(params):
         skforest.refine(model, X, y, **params)
 
 
-@pytest.mark.needs("min_samples_split")
+@pytest.mark.needs("min_weight_fraction_leaf")
 def test_bad_data_is_refused(estimator):
     X, y = data_for(estimator)
     with pytest.raises(NotFittedError):
