@@ -492,3 +492,28 @@ def test_training_leaves_the_cut_of_a_binary_feature(seed):
     axis = clone(stump).set_params(objective=None).fit(X[:1000], y[:1000])
     assert axis.score(X[1000:], y[1000:]) < 0.8
     assert stump.fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.88
+
+
+def test_an_epoch_of_a_small_node_has_several_steps():
+    """With old signs, the branches of rows are those before the first of these steps."""
+    X, y = make_classification(80, 6, n_informative=4, class_sep=0.5, random_state=0)
+
+    def planes(**params):
+        procedure = CO2Procedure(learning_rate=0.02, schedule="constant", **params)
+        model = CO2ForestClassifier(
+            1, objective="co2", bootstrap=False, holdout=0.0, max_depth=1, max_features=None,
+            procedure=procedure, random_state=0,
+        )  # fmt: skip
+        return model.fit(X, y).forest_.directions().toarray()
+
+    last = {"keep": "last", "leaves": "counts"}
+    one = planes(n_epochs=6, **last)
+    # Leaves are fitted once an epoch, so that six steps in one epoch are not six epochs.
+    assert not np.array_equal(one, planes(n_epochs=1, min_batches=6, **last))
+    # Signs of the last epoch only differ from current ones where an epoch has several steps.
+    for min_batches, are_equal in ((1, True), (20, False)):
+        pair = [
+            planes(n_epochs=3, min_batches=min_batches, signs=signs, **last)
+            for signs in ("old", "current")
+        ]
+        assert np.array_equal(*pair) == are_equal

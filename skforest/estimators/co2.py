@@ -93,6 +93,9 @@ batch_size : int
     Rows of a gradient step, at least 1. An epoch shows each row of the node once. With 1, it has
     as many steps as there are rows, which are drawn at random in proportion to their weights, as
     in algorithm 1 of the paper.
+min_batches : int
+    Least number of steps of an epoch, at least 1: an epoch shows the rows of small nodes several
+    times, with the same `signs` if these are "old". Algorithm 1 of the paper has tau steps.
 smoothing : float
     Rows, of mean weight, that are added to each class of a leaf when its log loss is computed in
     training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed. No
@@ -211,6 +214,7 @@ class CO2Procedure(Procedure):
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
+        "min_batches": [Interval(Integral, 1, 2**20, closed="both")],
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
         "scaling": [StrOptions({"minmax", "standard"}), None],
         "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
@@ -242,6 +246,7 @@ class CO2Procedure(Procedure):
         momentum=0.9,
         n_epochs="auto",
         batch_size=100,
+        min_batches=1,
         smoothing=0.1,
         scaling="minmax",
         row_norm=8.0,

@@ -45,6 +45,7 @@ class CO2Settings(ObliqueSettings):
     momentum: float = 0.9
     n_epochs: int | str = "auto"
     batch_size: int = 100
+    min_batches: int = 1
     smoothing: float
     row_norm: float | None
     signs: str = "current"
@@ -81,6 +82,7 @@ class CO2Method(ObliqueMethod):
             learning_rate=settings.learning_rate,
             momentum=settings.momentum,
             batch_size=settings.batch_size,
+            min_batches=settings.min_batches,
             n_visits=STUMP_VISITS if is_auto else UNLIMITED,
             max_epochs=MAX_STUMP_EPOCHS if is_auto else settings.n_epochs,
             smoothing=settings.smoothing,

@@ -55,6 +55,7 @@ class StumpOptions(SplitterOptions):
     learning_rate: float
     momentum: float
     batch_size: int
+    min_batches: int = 1
     n_visits: int
     max_epochs: int
     smoothing: float

@@ -20,17 +20,15 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from ..base.descent cimport skf_bound_slopes, skf_bound_values, skf_dot, skf_pick_active
-from ..base.direction cimport (
-    DENSE, FLOAT32, WEIGHTED, Table, Unfolded, entry_of, project, reserve_unfolded
-)
+from ..base.direction cimport entry_of
 from ..base.memory cimport Scratch, allocate
 from ..base.random cimport below, draw_item, shuffle, uniform
-from ..base.row_blocks cimport MAX_CHOSEN
 from ..search.search cimport SearchSplitter
 from ..search.split cimport Split
 from .own_leaves cimport OwnLeaves
+from .plane cimport PlaneSplitter
 from ..base.stump cimport (
-    CO2, MIXED, SOFT, NodeRows, Plane, Rate, StumpLeaves, start_rate, update_rate
+    CO2, MIXED, SOFT, Plane, Rate, StumpLeaves, start_rate, update_rate
 )
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
@@ -43,7 +41,7 @@ cdef enum:
     SHORTEST = 128          # the first hyperplane is shortened down to this fraction
 
 
-cdef class StumpSplitter(SearchSplitter):
+cdef class StumpSplitter(PlaneSplitter):
     """Split by a hyperplane, trained from the best cut of some single features.
 
     X is float32 and the sampler draws features. A node of n rows is trained for n_visits / n
@@ -63,6 +61,7 @@ cdef class StumpSplitter(SearchSplitter):
     cdef int32_t batch_size
     cdef int64_t n_visits
     cdef int32_t max_epochs
+    cdef int32_t min_batches
     cdef double holdout
     cdef bint old_signs
     cdef bint keep_last
@@ -72,7 +71,6 @@ cdef class StumpSplitter(SearchSplitter):
     # the node: the training rows first, then those held out
     cdef int32_t* order        # number of each row in the node
     cdef int64_t n_train
-    cdef NodeRows rows
     cdef StumpLeaves leaves
 
     # the training of one stump
@@ -92,9 +90,6 @@ cdef class StumpSplitter(SearchSplitter):
     cdef int64_t* active_at    # rows of a batch that have a slope
     cdef float* active_slope
     cdef int64_t n_active      # rows that had a slope in this epoch
-    cdef float* direction      # the hyperplane in the features that the rows have
-    cdef Unfolded trained      # of a CSR matrix: the same, for `project`
-    cdef float threshold
     cdef bint is_best_projected  # do column, direction and threshold belong to best_plane?
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -103,14 +98,14 @@ cdef class StumpSplitter(SearchSplitter):
         self.learning_rate = options.learning_rate
         self.batch_size = options.batch_size
         self.n_visits, self.max_epochs = options.n_visits, options.max_epochs
+        self.min_batches = options.min_batches
         self.holdout = options.holdout
         self.old_signs, self.keep_last = options.old_signs, options.keep_last
         self.gradient_leaves = options.gradient_leaves
         self.constant_rate = options.constant_rate
         cdef Scratch scratch = self.scratch
         cdef int64_t i, n = self.n_rows, batch = min(<int64_t>self.batch_size, n)
-        self.rows = NodeRows()
-        self.rows.reserve(scratch, &self.table, n, options.row_norm, True)
+        self.reserve_rows(options.row_norm)
         self.leaves = StumpLeaves() if options.leaves is None else OwnLeaves(options.leaves)
         self.leaves.reserve(scratch, n, self.n_outputs, self.is_class)
         self.leaves.smoothing = options.smoothing
@@ -125,11 +120,8 @@ cdef class StumpSplitter(SearchSplitter):
             &self.ones, &self.batch_margin, &self.batch_branch, &self.batch_value,
             &self.batch_delta, &self.batch_weight, &self.batch_slope, &self.active_slope, NULL
         ])
-        self.direction = scratch.floats(self.table.n_features)
         if self.batch_size == 1:
             self.weight_until = scratch.doubles(n)
-        if self.rows.blocks.is_sparse:
-            self.trained = reserve_unfolded(scratch, MAX_CHOSEN, &self.sampler.grid)
         for i in range(batch):
             self.ones[i] = 1
 
@@ -218,7 +210,9 @@ cdef class StumpSplitter(SearchSplitter):
         cdef int64_t n_epochs, n = self.n_train, done = 0
         cdef double loss, length = 1, first_score
         cdef Rate rate = start_rate(self.learning_rate)
-        cdef bint one_batch = n <= self.batch_size
+        cdef int64_t n_batches = (n + self.batch_size - 1) // self.batch_size, k
+        cdef int64_t n_passes = (self.min_batches + n_batches - 1) // n_batches
+        cdef bint one_batch = n_batches == 1 and n_passes == 1
         if objective == MIXED:
             objective = SOFT if uniform(&self.random) < 0.5 else CO2
         n_epochs = min(<int64_t>self.max_epochs, max(<int64_t>MIN_EPOCHS, self.n_visits // n))
@@ -247,8 +241,11 @@ cdef class StumpSplitter(SearchSplitter):
             elif self.batch_size == 1:
                 loss = self.epoch_of_draws(rate.value, objective)
             else:
-                loss = self.epoch(rate.value, objective)
-                if self.old_signs or self.leaves.is_own or (done % MEASURE == 0 and done < n_epochs):
+                for k in range(n_passes):
+                    if k > 0 and self.should_stop(n * self.rows.p):
+                        return 0
+                    loss = self.epoch(rate.value, objective)
+                if n_batches == 1 or self.old_signs or self.leaves.is_own or (done % MEASURE == 0 and done < n_epochs):
                     self.measure_plane()
             if not isfinite(loss):
                 return 0
@@ -516,53 +513,6 @@ cdef class StumpSplitter(SearchSplitter):
         self.project_best()
         split[0] = axis[0]
         return False
-
-    cdef void project_trained(self, const Plane* plane) noexcept nogil:
-        """Unpack a hyperplane, project the node's rows on it, and set the threshold."""
-        self.threshold = <float>self.rows.unpack(plane.w, plane.bias, self.direction)
-        if self.rows.blocks.is_sparse:
-            self.project_blocks()
-        else:
-            self.project_plane(self.direction)
-
-    cdef bint is_stored_sparse(self) noexcept nogil:
-        """Does a node read few of the features, so that a hyperplane has few weights?"""
-        return self.rows.blocks.is_sparse and self.table.n_features > MAX_CHOSEN
-
-    cdef void project_blocks(self) noexcept nogil:
-        """Set `column` to the projection of rows of a CSR matrix, by the loops of prediction."""
-        cdef Unfolded* trained = &self.trained
-        cdef Table table
-        cdef int64_t size, start = 0
-        cdef int32_t j
-        memset(&table, 0, sizeof(Table))
-        table.data, table.dtype = self.rows.blocks.block, FLOAT32
-        table.n_features = self.rows.n_features
-        trained.kind, trained.n, trained.dense = DENSE, self.rows.n_features, self.direction
-        if self.is_stored_sparse():
-            trained.kind, trained.n = WEIGHTED, 0
-            for j in range(self.rows.n_features):
-                if self.direction[j] != 0:
-                    trained.position[trained.n] = j
-                    trained.weight[trained.n] = self.direction[j]
-                    trained.n += 1
-        while start < self.node.n:
-            size = self.rows.blocks.n_together(self.node.n - start)
-            self.rows.blocks.read(self.node.offset + start, size)
-            project(trained, &table, self.rows.blocks.at, size, self.column + start)
-            start += size
-
-    cdef int32_t store_trained(self) except -1 nogil:
-        """Store the direction of `project_blocks` with its weights that are not 0."""
-        cdef Unfolded* trained = &self.trained
-        cdef int32_t t
-        cdef int64_t end
-        for t in range(trained.n):
-            self.sparse_feature.append(&self.rows.blocks.chosen[trained.position[t]], 1)
-        self.sparse_weight.append(trained.weight, trained.n)
-        end = self.sparse_feature.n
-        self.sparse_start.append(&end, 1)
-        return self.table.n_features + <int32_t>self.sparse_start.n - 2
 
     cdef bint is_better_on_holdout(self, const Split* axis) noexcept nogil:
         """Has the best hyperplane no more loss than the first cut on held-out rows, if any?"""
