@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import dataclass, field
 
 import numpy as np
+from sklearn.base import clone
 
 REFERENCE = "RandomForest"
 ONE_THREAD = {"n_jobs": 1}
@@ -207,7 +208,6 @@ MODELS = {
     ),
     "ManifoldForest": _ours("ManifoldForest"),
     "CO2Forest": _ours("CO2Forest"),
-    "NonGreedyForest": _ours("NonGreedyForest"),
     "E2EDecisionForest": _ours("E2EDecisionForest"),
     "RandomHingeForest": _ours("RandomHingeForest"),
     "ObliqueBoosting": _ours("ObliqueBoosting"),
@@ -217,3 +217,23 @@ OURS = [name for name, model in MODELS.items() if model.module == "skforest"]
 BLEND = "BlendedForest"
 # The kinds of forests that a blend has by default.
 MEMBERS = ["ManifoldForest", "CO2Forest", "RandomHingeForest", "ObliqueBoosting"]
+
+
+def with_changes(parameters, changes):
+    """Return parameters of an estimator with changes, some of which are of its procedure.
+
+    Parameters
+    ----------
+    parameters : dict
+        Has a "procedure", which stays as it is.
+    changes : dict
+        Parameters of the estimator, and of the procedure, by their names.
+
+    Returns
+    -------
+    dict
+    """
+    procedure = clone(parameters["procedure"])
+    own = {name: value for name, value in changes.items() if name in procedure.get_params()}
+    others = {name: value for name, value in changes.items() if name not in own}
+    return parameters | others | {"procedure": procedure.set_params(**own)}

@@ -82,9 +82,11 @@ class Bench:
         self.X_test = X_test.astype(dtype or X_test.dtype, copy=False)
 
     def fit(self, estimator, parameters):
-        """Seconds of one fit, and the bytes that it adds to the process at its peak."""
-        parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        self.model = _find(estimator)(**parameters)
+        """Seconds of one fit, and the bytes that it adds to the process at its peak.
+
+        A parameter that is a dict stands for an object of the class that its "class" names.
+        """
+        self.model = _find(estimator)(**{k: _parameter(v) for k, v in parameters.items()})
         before = _memory("VmRSS")
         start = time.perf_counter()
         self.model.fit(self.X_train, self.y_train)
@@ -176,6 +178,13 @@ def _find(estimator):
         return Yggdrasil
     module, _, name = estimator.rpartition(".")
     return getattr(importlib.import_module(module), name)
+
+
+def _parameter(value):
+    """A parameter from JSON: a list is a tuple, and a dict an object."""
+    if isinstance(value, dict):
+        return _find(value["class"])(**{k: v for k, v in value.items() if k != "class"})
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _memory(key):

@@ -24,13 +24,14 @@ from benchmarks.papers.endtoend import (
     rows_of,
     validation,
 )
-from skforest import E2EDecisionForest
+from skforest import E2EDecisionForest, E2EProcedure
 from skforest.forest.edit import DenseTree
 from skforest.training.endtoend import Units
 
 LONG = {"finetune_epochs": 30}  # Letter needs more epochs than the default
 MORE = {"finetune_epochs": 12}  # MNIST, where the default is 8
-STEEP = {"steepness": 3.0}  # fewer branches have a notable weight, so a fit is faster
+# Fewer branches have a notable weight, so a fit is faster.
+STEEP = {"procedure": E2EProcedure(steepness=3.0)}
 PAPER = {"max_depth": 10, "greedy_epochs": 15}
 USPS = {"n_estimators": 100, "feature_shape": (16, 16), "patch_size": 10} | PAPER
 FORESTS = {

@@ -21,10 +21,14 @@ from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import mean_sd
 from benchmarks.measure.co2 import TREES, VARIANTS
 from benchmarks.papers.hinge import ADAM, DEEP, QUICK, as_floats, scores_of
-from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
 
 # Chosen on validation rows taken from the training sets.
-CHOSEN = {"features": "linear", "n_directions": 200, "importance_power": 0.0}
+CHOSEN = {
+    "features": "linear",
+    "n_directions": 200,
+    "procedure": HingeProcedure(importance_power=0.0),
+}
 LETTER = DEEP | CHOSEN | {"learning_rate": 0.02, "max_iter": 6000}
 USPS = DEEP | CHOSEN | {"learning_rate": 0.01, "max_iter": 4000, "dropout": 0.3}
 MNIST = DEEP | {
@@ -228,8 +232,13 @@ def special(options):
         "iris": {},
         "abalone": {},
         "abalone_r2": {},
-        "madelon": {"importance_power": 2.0},
-        "poker": {"max_depth": 3, "optimizer": "adagrad", "learning_rate": 0.3, "n_bags": 1},
+        "madelon": {"procedure": HingeProcedure(importance_power=2.0)},
+        "poker": {
+            "max_depth": 3,
+            "learning_rate": 0.3,
+            "n_bags": 1,
+            "procedure": HingeProcedure(optimizer="adagrad"),
+        },
     }
     for name in options.sets or own:
         yield scores_of(f"special/{name}", name, own[name], options, one_hot=True)
@@ -242,9 +251,7 @@ def speed(options):
     fitted, spent = {}, {}
     first, last = (10, 60) if options.quick else (100, 2100)
     for n_steps in (first, last):
-        model = RandomHingeForestClassifier(
-            **ADAM | {"batch_size": 53, "max_iter": n_steps}, random_state=0
-        )
+        model = RandomHingeForestClassifier(**ADAM | {"max_iter": n_steps}, random_state=0)
         start = time.process_time()
         fitted[n_steps] = model.fit(X, split.y_train)
         spent[n_steps] = time.process_time() - start

@@ -31,6 +31,7 @@ from benchmarks.papers.manifold import ERROR, SHAPE, error
 from skforest import ManifoldForestClassifier, ManifoldProcedure
 
 CONTRASTS = "sum", "edge", "difference", "mix"
+PROCEDURE = {"class": "skforest.ManifoldProcedure"}  # in a process of its own
 # Images and signals on which contrasts are compared, and their shapes.
 IMAGES_AND_SIGNALS = (
     data.SHAPES
@@ -85,7 +86,10 @@ MEASURES = {
 
 
 def manifold(**parameters):
-    """Our classifier, in a process of its own, on the data without conversion."""
+    """Our classifier, in a process of its own, on the data without conversion.
+
+    Parameters are sent as JSON; those of the procedure are a dict, see `worker.Bench.fit`.
+    """
     return Rival("skforest.ManifoldForestClassifier", parameters)
 
 
@@ -119,9 +123,11 @@ def speed_axis(options):
 
 def speed_patch(options):
     """Fit time with patch sums and of RandomForest, and of treeple where it is installed."""
-    patch = {"min_patch": 1, "max_patch": 4, "max_features": "sqrt"}
+    patch = PROCEDURE | {"contrast": "sum", "min_patch": 1, "max_patch": 4}
     rivals = {
-        "skforest": manifold(projection="patch", contrast="sum", feature_shape=SHAPE, **patch),
+        "skforest": manifold(
+            projection="patch", feature_shape=SHAPE, max_features="sqrt", procedure=patch
+        ),
         "mnist": RANDOM_FOREST,
     }
     if options.treeple_python:
@@ -140,10 +146,9 @@ def speed_sparse(options):
     """Fit time with sparse projections and of treeple: sqrt(p) of three random signs each."""
     if not options.treeple_python:
         sys.exit("speed-sparse needs --treeple-python, see the docstring of this file")
+    signs = PROCEDURE | {"sparse_weights": "sign", "n_nonzeros": 3.0}
     rivals = {
-        "skforest": manifold(
-            projection="sparse", sparse_weights="sign", n_nonzeros=3.0, max_features="sqrt"
-        ),
+        "skforest": manifold(projection="sparse", max_features="sqrt", procedure=signs),
         "treeple": Rival(
             "treeple.ensemble.ObliqueRandomForestClassifier",
             {"max_features": "sqrt", "feature_combinations": 3.0},
@@ -177,7 +182,8 @@ def mnist(options):
     part = split.head(10_000)
     errors, scores = {}, {}
     for contrast in CONTRASTS:
-        choice = {"contrast": contrast, "max_features": 4 * 28, "oob_score": True}
+        choice = {"max_features": 4 * 28, "oob_score": True}
+        choice["procedure"] = ManifoldProcedure(contrast=contrast)
         models = [fitted(part, seed, **choice) for seed in seeds]
         errors[contrast] = [error(model, part) for model in models]
         scores[contrast] = statistics.fmean(model.oob_score_ for model in models)
@@ -328,10 +334,7 @@ def bits(options):
     rows = pick(options, (3000, 500), (300, 50))
     tabular = data.synthetic(rows[0], n_test=rows[1])
     cases = {
-        "patch": (
-            _mnist(options).head(*rows),
-            {"feature_shape": SHAPE, "contrast": "mix"},
-        ),
+        "patch": (_mnist(options).head(*rows), {"feature_shape": SHAPE}),
         "axis": (tabular, {}),
         "sparse": (tabular, {}),
     }

@@ -59,7 +59,9 @@ MEASURES = {
 def _model(name, task, seed, is_quick):
     kind = name if name == "E2EDecisionForest" and task == "classification" else None
     suffix = "Regressor" if task == "regression" else "Classifier"
-    parameters = MODELS[name] | ({"n_estimators": 3} if is_quick else {})
+    parameters = dict(MODELS[name])
+    if is_quick and name != "NonGreedyTree":
+        parameters["n_estimators"] = 3
     return getattr(skforest, kind or name + suffix)(random_state=seed, **parameters)
 
 

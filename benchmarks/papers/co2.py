@@ -17,6 +17,7 @@ from sklearn.metrics import jaccard_score
 from sklearn.model_selection import train_test_split
 
 from benchmarks.lib import cells, figures, groups
+from benchmarks.lib.models import with_changes
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import mean_sd
 from skforest import CO2ForestClassifier, CO2Procedure, ManifoldForestClassifier, ManifoldProcedure
@@ -32,19 +33,13 @@ SETS = {
 }
 # Hyperplanes of the CO2 objective only, without bootstrap and held out rows.
 PLAIN = {"objective": "co2", "max_features": "sqrt", "bootstrap": False, "holdout": 0.0}
-# The procedure as the paper prints it.
-LITERAL = PLAIN | {
-    "bootstrap": True,
-    "signs": "old",
-    "leaves": "gradient",
-    "row_norm": None,
-    "keep": "last",
-}
-# What is the same on all data: an exact first cut, and a learning rate that is halved where the
-# objective oscillates ("in practice", section 4.2). The paper does not print a number of epochs.
-PRINTED = LITERAL | {"splitter": "exact", "n_epochs": 30}
+# The procedure as the paper prints it, with a learning rate that is halved where the objective
+# oscillates ("in practice", section 4.2).
+PRINTED = PLAIN | {"bootstrap": True, "procedure": CO2Procedure.as_printed()}
+# As printed, with the default first cut and number of epochs.
+LITERAL = with_changes(PRINTED, {"splitter": "auto", "n_epochs": "auto"})
 # Algorithm 1: steps of single rows that are drawn at random, without momentum, at a constant rate.
-ALGORITHM_1 = PRINTED | {"batch_size": 1, "momentum": 0.0, "schedule": "constant"}
+ALGORITHM_1 = with_changes(PRINTED, {"batch_size": 1, "momentum": 0.0, "schedule": "constant"})
 ALGORITHM_1_SETS = ("pendigits", "satimage", "letter_libsvm", "usps", "connect4", "mnist")
 # What the paper chooses on held-out training rows (sections 5 and 6.1).
 GRID = {
@@ -112,8 +107,8 @@ BASELINES = {
     "random": {"objective": "random", "bootstrap": True, "max_features": "sqrt"},
     "oc1": {"objective": "oc1", "bootstrap": True, "max_features": "sqrt"},
     "literal": LITERAL,
-    "centred": LITERAL | {"row_norm": 8.0},
-    "best plane": LITERAL | {"row_norm": 8.0, "keep": "best"},
+    "centred": with_changes(LITERAL, {"row_norm": 8.0}),
+    "best plane": with_changes(LITERAL, {"row_norm": 8.0, "keep": "best"}),
     "own leaves and signs": PLAIN | {"bootstrap": True},
     "no bootstrap": PLAIN,
     "default": {},
@@ -219,7 +214,7 @@ def _printed(group, name, params, grid, options):
     note = ", ".join(f"{key}={value}" for key, value in settings.items())
     yield Row(f"{group}/{name}-choice", [error], note)
     most = groups.pick(options, options.trees or PRINTED_TREES[name], 10)
-    make = partial(CO2ForestClassifier, **params | settings)
+    make = partial(CO2ForestClassifier, **with_changes(params, settings))
     yield from _curve(f"{group}/{name}", make, split, most, options)
 
 
@@ -244,7 +239,7 @@ def _chosen(split, fixed, grid, options):
 
     def error(n_trees, **params):
         model = CO2ForestClassifier(
-            n_trees, random_state=0, n_jobs=options.n_jobs, **fixed | params
+            n_trees, random_state=0, n_jobs=options.n_jobs, **with_changes(fixed, params)
         )
         return 100 * (1 - model.fit(X, y).score(X_held, y_held))
 
@@ -298,7 +293,7 @@ def nu(options):
         split.X_train, split.y_train, test_size=1 / 6, random_state=0
     )
     models = {
-        value: {"nu": value, **PRINTED, "bootstrap": False, "learning_rate": 0.03}
+        value: with_changes(PRINTED, {"nu": value, "bootstrap": False, "learning_rate": 0.03})
         for value in groups.pick(options, NUS, NUS[:1])
     }
     models["axis"] = {"objective": None, "max_features": None, "bootstrap": False}
@@ -354,8 +349,8 @@ def prior(options):
                 ),
             }
             for kind, own in rows.items():
-                params = PRINTED | {"n_epochs": "auto", "random_state": 10 * seed + tree}
-                model = CO2ForestClassifier(1, **params)
+                params = with_changes(PRINTED, {"n_epochs": "auto"})
+                model = CO2ForestClassifier(1, random_state=10 * seed + tree, **params)
                 model.fit(split.X_train[own], split.y_train[own])
                 drawn[kind] = drawn[kind] + model.predict_proba(split.X_test)
         drawn["equal classes, prior corrected"] = drawn["equal classes"] * share

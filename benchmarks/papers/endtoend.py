@@ -16,21 +16,16 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
 from benchmarks.lib import cells, data, figures, groups, results
+from benchmarks.lib.models import with_changes
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import mean_sd
-from skforest import E2EDecisionForest
+from skforest import E2EDecisionForest, E2EProcedure
 
 DEPTHS = (4, 6, 8, 10)
 ONE = {"n_estimators": 1, "max_features": None}
 MNIST = {"feature_shape": (28, 28), "max_depth": 10}
 # The settings of the paper: Adam at its default rate, which is constant, and batches of 1000 rows.
-PRINTED = {
-    "learning_rate": 0.001,
-    "schedule": "constant",
-    "batch_size": 1000,
-    "min_batches": 1,
-    "steepness_step": 0.1,
-}
+PRINTED = {"procedure": E2EProcedure.as_printed()}
 # Forests of table 1 and figure 6.
 PRINTED_FORESTS = {
     "letter": {"n_estimators": 70, "max_features": 8},
@@ -146,7 +141,7 @@ def as_printed(options):
             continue
         split = validation(groups.load(name, options))
         for (step, n_epochs), row in wanted.items():
-            own = PRINTED | forest | {"max_depth": 10, "steepness_step": step}
+            own = with_changes(PRINTED, {"steepness_step": step}) | forest | {"max_depth": 10}
             own |= {"greedy_epochs": n_epochs, "finetune_epochs": 3 * n_epochs}
             own["n_estimators"] = options.trees or own["n_estimators"]
             own["n_jobs"] = options.n_jobs
@@ -229,8 +224,8 @@ def membranes(options):
     split = data.membranes(options.data, n_train=1000 if options.quick else 40_000)
     epochs = {}
     for n_epochs in MEMBRANE_EPOCHS:
-        own = PRINTED | {"growth": "complete", "max_depth": 6, "finetune_epochs": n_epochs}
-        model = E2EDecisionForest(1, **own, feature_shape=(9, 9), random_state=0)
+        own = with_changes(PRINTED, {"growth": "complete", "finetune_epochs": n_epochs})
+        model = E2EDecisionForest(1, **own, max_depth=6, feature_shape=(9, 9), random_state=0)
         model.fit(*_train(split))
         scores = model.routing_scores(split.X_test, split.y_test)
         yield Row(f"membranes/soft-{n_epochs}", [100 * scores["soft"]])

@@ -17,21 +17,20 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from benchmarks.lib import cells, data, figures, groups, results
+from benchmarks.lib.models import with_changes
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import mean_sd
-from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
 
 DEEP = {"n_estimators": 100, "max_depth": 10}
 # The settings of the paper: constant learning rate, features in one unit and initial weights of
-# variance 1, no dropout.
+# variance 1, batches of 53 rows, no dropout.
 PUBLISHED = {
     "n_bags": 1,
     "features": "linear",
     "n_directions": 100,
-    "schedule": "constant",
     "dropout": 0.0,
-    "scaling": None,
-    "importance_power": 0.0,
+    "procedure": HingeProcedure.as_printed(),
 }
 ADAM = PUBLISHED | DEEP | {"learning_rate": 0.005, "max_iter": 40_000}
 # Learning rate of AdaGrad, fraction of the rows that select the iteration, and what the paper
@@ -54,14 +53,10 @@ GRID = {
 # Table 3: parameters, and mean test errors of forests and of ferns.
 CONVOLUTIONS = {"features": "conv", "feature_shape": (28, 28), "n_directions": 80}
 PRINTED_IMAGES = {
-    "letter": (ADAM | {"batch_size": 53}, 2.56, 2.78),
-    "usps": (ADAM | {"batch_size": 29}, 5.53, 5.64),
-    "mnist": (ADAM | CONVOLUTIONS | {"batch_size": 53}, 2.79, 2.85),
-    "mnist-1000": (
-        ADAM | CONVOLUTIONS | {"batch_size": 53, "n_estimators": 1000},
-        1.81,
-        1.90,
-    ),
+    "letter": (ADAM, 2.56, 2.78),
+    "usps": (with_changes(ADAM, {"batch_size": 29}), 5.53, 5.64),
+    "mnist": (ADAM | CONVOLUTIONS, 2.79, 2.85),
+    "mnist-1000": (ADAM | CONVOLUTIONS | {"n_estimators": 1000}, 1.81, 1.90),
 }
 # Means of ten runs of ferns in the authors' logs, in the order of SIZES.
 FERNS = {
@@ -110,15 +105,15 @@ def _printed():
             cells[f"{kind}/{name}"] = name, parameters | {"structure": structure}, paper
         for name, (rate, held_out, means) in GRID.items():
             own = {"early_stopping": True, "validation_fraction": held_out, "n_iter_no_change": 80}
-            own |= {"batch_size": 53, "max_iter": 40_000, "optimizer": "adagrad"}
-            own |= {"learning_rate": rate, "head": "leaves" if name == "abalone_r2" else "linear"}
-            own |= PUBLISHED | {"structure": structure}
+            own |= {"optimizer": "adagrad", "head": "leaves" if name == "abalone_r2" else "linear"}
+            own |= {"learning_rate": rate, "max_iter": 40_000, "structure": structure}
+            own = with_changes(PUBLISHED, own)
             means = means if structure == "tree" else FERNS[name]
             for (trees, depth), mean in zip(SIZES, means.split(), strict=True):
                 parameters = own | {"n_estimators": trees, "max_depth": depth}
                 cells[f"{kind}/{name}-{trees}x{depth}"] = name, parameters, float(mean)
         # Of the 100 rows that are not tested, half select the iteration.
-        own = cells[f"{kind}/abalone-10x5"][1] | {"validation_fraction": 0.5}
+        own = with_changes(cells[f"{kind}/abalone-10x5"][1], {"validation_fraction": 0.5})
         cells[f"{kind}/iris-10x5"] = "iris", own, 2.13 if structure == "tree" else 2.27
     return cells
 
@@ -185,7 +180,7 @@ def curves(options):
             own["validation_fraction"] = 1 / 6
         lines = stored[f"{name}, {structure}"] = {}
         for size, row in rows.items():
-            parameters = PRINTED[row][1] | own
+            parameters = with_changes(PRINTED[row][1], own)
             parameters = groups.pick(options, parameters, parameters | QUICK)
             model = RandomHingeForestClassifier(random_state=0, **parameters)
             model.fit(as_floats(split.X_train), split.y_train)

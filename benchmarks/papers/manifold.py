@@ -128,16 +128,15 @@ def _forest(projection):
     """A forest as in the paper: exact search, signs as sparse weights, sums over patches."""
 
     def make(simulation, trees, seed):
-        own = {}
+        own = {"procedure": ManifoldProcedure.as_printed()}
         if projection == "patch":
-            own = {"contrast": "sum", "feature_shape": simulation.feature_shape}
-            own |= {"max_patch": simulation.max_patch, "wrap": simulation.wrap}
+            own = {"procedure": ManifoldProcedure.as_printed(max_patch=simulation.max_patch)}
+            own |= {"feature_shape": simulation.feature_shape, "wrap": simulation.wrap}
         return ManifoldForestClassifier(
             trees,
             projection=projection,
             max_features=simulation.max_features,
             random_state=seed,
-            procedure=ManifoldProcedure(splitter="exact", sparse_weights="sign"),
             **own,
         )
 
@@ -174,21 +173,12 @@ def _importances(options):
     is_tested = np.isin(split.y_test, (3, 5))
     test = data.Split(X, y, split.X_test[is_tested], split.y_test[is_tested])
     trees = pick(options, 500, 5)
-    own = {"importance_type": "count", "splitter": "exact", "max_features": "sqrt"}
+    own = {"max_features": "sqrt", "procedure": ManifoldProcedure.as_printed(max_patch=4)}
     models = {
-        "patch forest": ManifoldForestClassifier(
-            trees,
-            feature_shape=SHAPE,
-            procedure=ManifoldProcedure(contrast="sum", max_patch=4),
-            **own,
-        ),
-        "sparse forest": ManifoldForestClassifier(
-            trees, projection="sparse", procedure=ManifoldProcedure(sparse_weights="sign"), **own
-        ),
+        "patch forest": ManifoldForestClassifier(trees, feature_shape=SHAPE, **own),
+        "sparse forest": ManifoldForestClassifier(trees, projection="sparse", **own),
         "axis forest": ManifoldForestClassifier(trees, projection="axis", **own),
-        "default forest": ManifoldForestClassifier(
-            trees, feature_shape=SHAPE, importance_type="count"
-        ),
+        "default forest": ManifoldForestClassifier(trees, feature_shape=SHAPE),
     }
     means = [split.X_train[part].mean(axis=0) for part in rows]
     pictures = {"mean of 3": means[0], "mean of 5": means[1], "difference": means[0] - means[1]}
@@ -196,7 +186,8 @@ def _importances(options):
         errors = []
         for seed in groups.seeds(options, 10):
             model.set_params(random_state=seed).fit(X, y)
-            pictures.setdefault(name, 1e5 * model.feature_importances_)  # of the first seed
+            importances = model.forest_.feature_importances("count")
+            pictures.setdefault(name, 1e5 * importances)  # of the first seed
             errors.append(error(model, test))
         row = f"as-printed/importances/{name.replace(' ', '-')}"
         yield Row(row, errors, f"{mean_sd(errors)} %")

@@ -17,25 +17,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from benchmarks.lib import cells, data, figures, groups, scores
+from benchmarks.lib.models import with_changes
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import mean_sd
-from skforest import CO2ForestClassifier, NonGreedyProcedure, NonGreedyTreeClassifier
+from skforest import CO2ForestClassifier, CO2Procedure, NonGreedyProcedure, NonGreedyTreeClassifier
 
 # All features compete for the first cut of a node; no bootstrap, no held out rows.
 GROWN = {"max_features": None, "bootstrap": False, "holdout": 0.0}
 # The procedure as the paper prints it: a CO2 tree as printed, then joint training at a constant
 # rate, on rows and splits as they are and without early stopping. The paper prints neither the
 # number of epochs nor learning rates.
-PRINTED_CO2 = GROWN | {
-    "objective": "co2",
-    "splitter": "exact",
-    "row_norm": None,
-    "signs": "old",
-    "leaves": "gradient",
-    "keep": "last",
-    "n_epochs": 30,
-}
-PRINTED = {"row_norm": None, "rescale_splits": False, "schedule": "constant", "n_epochs": 30}
+PRINTED_CO2 = GROWN | {"objective": "co2", "procedure": CO2Procedure.as_printed()}
+PRINTED = {"n_epochs": 30, "procedure": NonGreedyProcedure.as_printed()}
 # What the paper chooses on held-out training rows, for each depth.
 NUS = (0.1, 1.0, 4.0, 10.0, 43.0, 100.0)
 RATES = (0.03, 0.01)
@@ -51,23 +44,27 @@ PRINTED_DEPTHS = (6, 10, 14, 18)
 
 def _printed(joint_nu, joint_rate, joint, **kw):
     """A CO2 tree as printed that is refined by joint training with the parameters `joint`."""
-    own = PRINTED | {"nu": joint_nu, "learning_rate": joint_rate} | joint
-    return CO2ForestClassifier(1, **PRINTED_CO2 | kw, refine=NonGreedyTreeClassifier(**own))
+    own = with_changes(PRINTED, {"nu": joint_nu, "learning_rate": joint_rate} | joint)
+    return _co2(**kw, refine=NonGreedyTreeClassifier(**own))
+
+
+def _co2(**kw):
+    """A CO2 tree as printed, with parameters of its own."""
+    return CO2ForestClassifier(1, **with_changes(PRINTED_CO2, kw))
 
 
 PRINTED_MODELS = {
     "axis": lambda **kw: CO2ForestClassifier(
-        1, **GROWN | {"objective": None, "splitter": "exact"} | kw
+        1, objective=None, procedure=CO2Procedure(splitter="exact"), **GROWN, **kw
     ),
     "random": lambda **kw: CO2ForestClassifier(1, objective="random", **GROWN, **kw),
     "OC1": lambda **kw: CO2ForestClassifier(1, objective="oc1", **GROWN, **kw),
-    "CO2": lambda **kw: CO2ForestClassifier(1, **PRINTED_CO2 | kw),
-    "non-greedy": partial(_printed, joint={}),
-    "non-greedy, trained leaves": partial(_printed, joint={"leaves": "trained"}),
-    "non-greedy, stable": partial(_printed, joint={"leaves": "trained", "stable": True}),
+    "CO2": _co2,
+    "non-greedy": partial(_printed, joint={"leaves": "counts"}),
+    "non-greedy, trained leaves": partial(_printed, joint={}),
+    "non-greedy, stable": partial(_printed, joint={"stable": True}),
     "non-greedy, algorithm 1": partial(
-        _printed,
-        joint={"leaves": "trained", "inference": "full", "batch_size": 1, "momentum": 0.0},
+        _printed, joint={"inference": "full", "batch_size": 1, "momentum": 0.0}
     ),
 }
 FURTHER = ("sensit", "protein")  # --sets has to name them: their data must be obtained first
@@ -229,7 +226,7 @@ def inference(options):
             for seed in groups.seeds(options):
                 spent = []
                 for n_epochs in (few, many):
-                    joint = {"n_epochs": n_epochs, "inference": kind}
+                    joint = {"n_epochs": n_epochs, "inference": kind, "leaves": "counts"}
                     tree = _printed(10.0, 0.01, joint, **START, max_depth=depth, random_state=seed)
                     start = time.process_time()
                     _fit(tree, split)
