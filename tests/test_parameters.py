@@ -268,3 +268,15 @@ def test_a_warm_start_takes_the_new_procedure(cls):
     found = model.fit(X, y).forest_
     np.testing.assert_array_equal(found[: len(before)].threshold, before.threshold)
     assert len(found) > len(before)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in ALL if "procedure" in names_of(cls)])
+def test_a_search_needs_no_procedure_to_begin_with(cls):
+    name, default = next(iter(cls._default_procedure().get_params().items()))
+    model = cls().set_params(**{f"procedure__{name}": default})
+    assert model.procedure == cls._default_procedure()
+    other = cls(procedure=cls._default_procedure.as_printed())
+    other.set_params(**{f"procedure__{name}": default})
+    assert other.procedure == cls._default_procedure.as_printed(**{name: default})
+    with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
+        cls().set_params(procedure__depth=3)

@@ -189,7 +189,7 @@ class CO2Procedure(Procedure):
 
     The parameter `procedure` of `CO2ForestClassifier` and `CO2ForestRegressor`. The defaults suit
     tables; `as_printed` is what the paper [1]_ does. A search sets a parameter as
-    ``procedure__learning_rate``, if the forest has been given a procedure.
+    ``procedure__learning_rate``.
 
     Parameters
     ----------

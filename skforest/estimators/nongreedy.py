@@ -119,7 +119,8 @@ class NonGreedyProcedure(Procedure):
     """How the splits and leaves of a tree are trained together, in detail.
 
     The parameter `procedure` of `NonGreedyTreeClassifier` and `NonGreedyTreeRegressor`. The
-    defaults suit tables; `as_printed` is what the paper [1]_ does.
+    defaults suit tables; `as_printed` is what the paper [1]_ does, in which rows are not scaled:
+    the tree then needs a smaller `learning_rate`, such as 0.01.
 
     Parameters
     ----------

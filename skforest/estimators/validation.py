@@ -115,6 +115,23 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             if isinstance(value, ParameterObject):
                 value._validate_params()
 
+    def set_params(self, **params):
+        """Set parameters; ``procedure__...`` begin with the defaults where there is no procedure.
+
+        Parameters
+        ----------
+        **params
+            Parameters of the estimator, and those of nested objects as ``name__parameter``.
+
+        Returns
+        -------
+        self : object
+        """
+        has_own = any(name.startswith("procedure__") for name in params)
+        if has_own and "procedure" not in params and self._default_procedure is not None:
+            self.procedure = self._procedure
+        return super().set_params(**params)
+
     @property
     def _procedure(self):
         """The parameter `procedure`, or that with all defaults; None if the class has none."""
