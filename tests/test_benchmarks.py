@@ -15,7 +15,8 @@ if not (ROOT / "benchmarks").exists():
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import report  # noqa: E402
-from benchmarks.lib import comparison, groups, results  # noqa: E402
+from benchmarks.lib import comparison, groups, models, results  # noqa: E402
+from skforest import CO2ForestClassifier, CO2Procedure  # noqa: E402
 
 PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md"]
 COMMAND = re.compile(r"((?:measure|compare|papers)\.[a-z0-9]+)(?![\w:.])(?:\s+([a-z][a-z0-9-]*))?")
@@ -95,6 +96,15 @@ def test_rows_begin_with_their_group_and_scripts_describe_them(scripts):
             assert entry["command"].startswith(f"{results.PYTHON}{name}"), row
             if hasattr(script, "MEASURES"):
                 assert row in script.MEASURES, row
+
+
+def test_changes_of_a_procedure_leave_the_parameters_of_others_as_they_are():
+    printed = {"nu": 4.0, "bootstrap": True, "procedure": CO2Procedure.as_printed()}
+    changed = models.with_changes(printed, {"nu": 1.0, "scaling": "standard", "n_epochs": 5})
+    assert printed == {"nu": 4.0, "bootstrap": True, "procedure": CO2Procedure.as_printed()}
+    own = CO2Procedure.as_printed(scaling="standard", n_epochs=5)
+    assert changed == {"nu": 1.0, "bootstrap": True, "procedure": own}
+    assert CO2ForestClassifier(**changed).procedure.n_epochs == 5
 
 
 def test_commands_in_texts_exist(scripts):
