@@ -261,3 +261,20 @@ def test_probabilities_of_pure_leaves_are_finite():
     model = own(NonGreedyTreeClassifier(), OwnCrossEntropy()).fit(X, X[:, 0] > 20)
     proba = model.predict_proba(X)
     assert np.isfinite(proba).all() and proba.max() > 0.9
+
+
+class Absolute(Loss):
+    """The absolute error, which has no curvature."""
+
+    def loss(self, y, raw):
+        return np.abs(raw - y)
+
+    def gradient_hessian(self, y, raw):
+        return np.sign(raw - y), np.zeros_like(raw)
+
+
+@pytest.mark.parametrize("model", [REGRESSORS["co2"], REGRESSORS["nongreedy"]])
+def test_a_loss_without_curvature_is_minimised(model, real):
+    X, y, X_test, y_test = real
+    found = own(model, Absolute()).fit(X, y).predict(X_test)
+    assert np.abs(found - y_test).mean() < 0.75 * np.abs(np.median(y) - y_test).mean()

@@ -8,7 +8,7 @@ from ..forest.statistics import route
 
 STEPS = 3  # of Newton's method, whenever the leaves of a split are fitted; they start at the last
 FINAL_STEPS = 12  # where leaves are fitted for good
-HALVINGS = 5  # of a step that does not lower the loss
+HALVINGS = 20  # of a step that does not lower the loss, as where a loss has no curvature
 TABLED = 2**20  # numbers of raw predictions that a loss gets at once, about
 WEAK = 1e-3  # rows with which the constant of the tree counts in a leaf that is fitted for good
 
