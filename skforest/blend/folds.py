@@ -1,4 +1,4 @@
-"""Folds of the rows of a blend: which rows its members leave out and predict."""
+"""Folds of a blend: the rows that its members leave out and predict."""
 
 from numbers import Integral
 
@@ -83,7 +83,7 @@ def sample_folds(cv, X, y, rows, groups, is_class):
 
 
 class BadRows(ValueError):
-    """A splitter yields what are no rows."""
+    """A splitter yields something other than rows."""
 
 
 def _group_splitter(n_folds, groups, is_stratified):
@@ -95,7 +95,7 @@ def _group_splitter(n_folds, groups, is_stratified):
 
 
 def _check_rows(rows, n_samples, what):
-    """Rows of a split, numbers or a mask, as an ndarray; BadRows if they are no rows."""
+    """Rows of a split as an ndarray of numbers or a mask; BadRows if they are not valid."""
     rows = np.asarray(rows)
     if rows.dtype == bool and rows.shape == (n_samples,):
         return rows
