@@ -199,7 +199,7 @@ def _partitions(X, y, sample_weight):
         if not (dask.is_dask_collection(value) and hasattr(value, "npartitions")):
             raise TypeError(
                 f"{name} is of type {type(value).__name__}; a dask array or dataframe is needed. "
-                "fit of the estimator takes others"
+                "For other types, use fit of the estimator"
             )
     parts = {}
     for name, value in given.items():
@@ -400,8 +400,8 @@ def _mapped(estimator, X, method, empty):
         )
     if not hasattr(X, "map_partitions"):
         raise TypeError(
-            f"X is of type {type(X).__name__}; a dask array or dataframe is needed. {method} of "
-            "the estimator takes others"
+            f"X is of type {type(X).__name__}; a dask array or dataframe is needed. For other "
+            f"types, use {method} of the estimator"
         )
     return X.map_partitions(_predicted, model=model, method=method, empty=empty, meta=empty)
 

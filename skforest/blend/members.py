@@ -395,7 +395,7 @@ def check_scoring(blend, samples):
     try:
         score = criterion_of(blend, samples, ()).score(_exact_response(samples))
     except Exception as error:
-        error.add_note(f"scoring={blend.scoring!r} raised this for predictions that are right.")
+        error.add_note(f"scoring={blend.scoring!r} raised this error for perfect predictions.")
         raise
     if np.isnan(score):
         raise ValueError(f"scoring={blend.scoring!r} is {score} for predictions that are right")
@@ -518,14 +518,14 @@ def _check_equal_codes(models):
     for name, model in models.items():
         if not is_forest(model):
             raise ValueError(
-                f"the member {name!r}, a {type(model).__name__}, takes no codes of categories; "
-                "a predictor of this blend is not possible"
+                f"the member {name!r}, a {type(model).__name__}, cannot take codes of categories, "
+                "so this blend has no predictor"
             )
         first = model.forest_.levels if first is None else first
         if model.forest_.levels != first:
             raise ValueError(
-                f"the member {name!r} has other categories than those before it; a predictor of "
-                "this blend is not possible"
+                f"the member {name!r} has other categories than the members before it, so "
+                "this blend has no predictor"
             )
 
 

@@ -58,6 +58,6 @@ def check_names(members, parameters):
     entries = members if isinstance(members, (list, tuple)) else ()
     for name in [item[0] for item in entries if isinstance(item, tuple) and len(item) == 2]:
         if name in parameters:
-            raise ValueError(f"members contains the name {name!r}, which is that of a parameter")
+            raise ValueError(f"members contains the name {name!r}, which is also a parameter")
         if isinstance(name, str) and "__" in name:
             raise ValueError(f"members contains the name {name!r}, which must not contain '__'")

@@ -31,7 +31,7 @@ def named(member):
     except NotInTime:
         raise
     except Exception as error:
-        error.add_note(f"The member {member.name!r} of the blend raised this.")
+        error.add_note(f"The member {member.name!r} of the blend raised this error.")
         raise
 
 

@@ -380,8 +380,8 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
             self.forest_.n_outputs,
         ):
             raise ValueError(
-                f"loss={self.loss!r} does not fit the trees that warm_start=True keeps; fit a new "
-                "estimator, or take the loss and the number of quantiles of the first fit"
+                f"loss={self.loss!r} does not match the trees that warm_start=True keeps; fit a "
+                "new estimator, or use the loss and the number of quantiles of the first fit"
             )
         return y
 
@@ -391,7 +391,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
             levels = np.asarray(self.quantile)
             is_valid = levels.ndim == 1 and levels.size and levels.dtype.kind in "fiu"
             if not (is_valid and ((levels > 0) & (levels < 1)).all()):
-                raise ValueError(f"quantile={self.quantile!r} must have numbers in (0, 1)")
+                raise ValueError(f"quantile={self.quantile!r} must contain numbers in (0, 1)")
             if y.shape[1] > 1:
                 raise ValueError(
                     f"quantile={self.quantile!r} takes one output, y has {y.shape[1]}; pass one "

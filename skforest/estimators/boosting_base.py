@@ -107,8 +107,8 @@ class ObliqueBoosting(BaseForest):
                 raise ValueError(f"{name}=None: X_val and y_val must be passed together")
         if not self.early_stopping:
             raise ValueError(
-                f"early_stopping={self.early_stopping!r} takes no X_val and y_val: set it to "
-                '"auto" or True'
+                f"early_stopping={self.early_stopping!r} cannot be used with X_val and y_val: "
+                'set it to "auto" or True'
             )
         return X_val, y_val, sample_weight_val
 
@@ -152,7 +152,7 @@ class ObliqueBoosting(BaseForest):
         with errors_about("X_val"):
             rows = self._merged_rows(X, y, weight, levels, data.feature_map, has_new_labels=True)
         if sparse.issparse(data.X) != sparse.issparse(rows.X):
-            raise TypeError("X_val must be sparse where X is, and only there")
+            raise TypeError("X_val must be sparse if X is sparse, and dense otherwise")
         scale, y = self._make_loss().scale, self._numeric_target(rows.y)
         with errors_about("y_val"):
             scale.check(y, rows.weight)
@@ -187,7 +187,7 @@ class ObliqueBoosting(BaseForest):
             held_out = of_X if request.validation is None else "X_val"
         if held_out in ("groups", "rows") and data.n_groups < 2 <= len(data):
             raise ValueError(
-                "groups must have at least 2 groups with rows of positive weight, or pass "
+                "groups must have at least 2 groups with a positive weight; otherwise pass "
                 "early_stopping=False"
             )
         self._check_grid()
@@ -316,8 +316,8 @@ class ObliqueBoosting(BaseForest):
         if n_others or shape != forest.feature_shape:
             raise ValueError(
                 f"feature_shape={self.feature_shape!r}, but warm_start=True continues a fit with "
-                f"another one: the forest has {len(forest.box_corner)} boxes in an array of the "
-                f"shape {forest.feature_shape}"
+                f"a different one: the forest has {len(forest.box_corner)} boxes in an array of "
+                f"the shape {forest.feature_shape}"
             )
 
     def _new_members(self, method, request):

@@ -37,8 +37,8 @@ features : {"linear", "identity", "both", "conv"}
     in at most a quarter of the splits. "conv": convolutions of images with learned kernels, at all
     positions.
 feature_shape : tuple of int or None
-    Height, width and optionally the number of channels of the images, for features="conv". X may
-    then have the shape ``(n_samples, *feature_shape)``.
+    Height, width and optionally number of channels of images, for features="conv". X may then have
+    the shape ``(n_samples, *feature_shape)``.
 n_directions : "auto" or int
     Number of learned inner products, which all trees of a bag share. "auto": 100, or 200 with at
     least 10000 rows. With features="conv", the number of kernels, for which "auto" is 80.
@@ -68,8 +68,7 @@ verbose : int
     1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts bags, or the
     evaluations of the loss of a single bag. More than 1, without tqdm: one line for each step.
 warm_start : bool
-    Whether to keep the bags of the previous fit and train only those that are missing to reach
-    `n_bags`.
+    Whether to keep the bags of the previous fit and only add the bags missing to `n_bags`.
 procedure : HingeProcedure or None
     Details of training that only the paper's experiments need. None: ``HingeProcedure()``.
     ``HingeProcedure.as_printed()``: as in the paper.
@@ -86,17 +85,15 @@ head : {"leaves", "linear"}
     each leaf holds a single number, and a learned matrix maps the responses of the trees to the
     outputs; this is the paper's choice for tables.
 optimizer : {"adam", "adagrad", "sgd"}
-    How a gradient becomes a step. "sgd" uses `momentum`. A step changes only the leaves and
-    thresholds that the rows of its batch use.
+    How a gradient becomes a step. A step changes only leaves and thresholds that its rows use.
 momentum : float
     Fraction of the previous step that is added to the next one, in [0, 1). Only for "sgd".
 weight_decay : float
     Weight decay, at least 0, as in AdamW: each step shrinks the weights of inner products and
     leaves by this fraction, times the length of the step.
 schedule : {"cosine", "constant", "plateau"}
-    How the learning rate develops. "cosine": it falls to 0 along a cosine. "constant": it does not
-    change. "plateau": it is multiplied by 0.3 whenever three evaluations have not found a lower
-    loss.
+    How the learning rate develops. "cosine": it falls to 0 along a cosine. "constant": not at all.
+    "plateau": times 0.3 whenever three evaluations have not found a lower loss.
 batch_size : "auto" or int
     Number of rows in a gradient step, at least 2. "auto": a sixteenth of the rows, but at least 8,
     and at most 64, or 128 with at least 10000 rows.
@@ -111,8 +108,7 @@ importance_power : float
     to 16: the unit of a feature is divided by (importance / mean importance) to this power. 0: not
     at all. Larger values help if most features are noise.
 label_smoothing : float
-    Fraction of the label of each row that is spread evenly over all classes, in [0, 1), for
-    loss="log_loss". It makes predictions less confident.
+    Fraction of each label that is spread evenly over all classes, in [0, 1), for loss="log_loss".
 early_stopping : bool
     Whether to hold out rows of every bag and keep the model with the lowest loss on them. Off by
     default, because it increases the error on most tables.
@@ -128,9 +124,8 @@ CLASSIFIER_PARAMETERS = (
     PARAMETERS
     + """
 loss : {"log_loss"} or Loss
-    Loss to minimise. "log_loss": the negative log-likelihood of the labels. You can also pass an
-    instance of `Loss`, a differentiable loss of your own, for a single output; its targets are
-    one-hot labels.
+    Loss to minimise. "log_loss": the negative log-likelihood of the labels. You can also pass a
+    `Loss`, a differentiable loss of your own for one output; its targets are one-hot labels.
 calibrate : bool
     Whether to calibrate probabilities, which are too close to 0 and 1 if labels are noisy. The
     first bag then leaves out some rows to find the `temperature_`: the fraction
@@ -150,8 +145,8 @@ loss : str, HuberLoss or Loss
     stopping uses the absolute error. "quantile": for the quantile in `quantile`; predictions are
     then shifted so that this fraction of held-out targets lies below them. "poisson": for counts,
     at least 0; the trees add up to the logarithm of the mean. `HuberLoss` is "huber" with a
-    parameter, such as ``HuberLoss(delta=2.0)``. You can also pass an instance of `Loss`, a
-    differentiable loss of your own.
+    parameter, such as ``HuberLoss(delta=2.0)``. You can also pass a `Loss`, a differentiable loss
+    of your own.
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
 """
@@ -170,16 +165,15 @@ validation_scores_ : list of ndarray
 n_iter_ : list of int
     Number of steps of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
-    Importances of the features, at least 0, with sum 1: the mean absolute derivative of the trees
-    with respect to the feature, times its standard deviation.
+    At least 0, with sum 1: the mean absolute derivative of the trees with respect to each feature,
+    times its standard deviation.
 """
 
 CLASSIFIER_ATTRIBUTES = (
     ATTRIBUTES
     + """
 temperature_ : float
-    Number by which the vectors of all leaves were divided, at least 1; it is 1 without
-    `calibrate`.
+    Divisor of the vectors of all leaves, at least 1; it is 1 without `calibrate`.
 """
 )
 
@@ -205,9 +199,8 @@ REFERENCES = """
 class HingeProcedure(Procedure):
     """How hinge forests are trained, in detail.
 
-    Pass it as the parameter `procedure` of `RandomHingeForestClassifier` or
-    `RandomHingeForestRegressor`. The defaults suit tables; `as_printed` does what the paper [1]_
-    does.
+    The parameter `procedure` of `RandomHingeForestClassifier` and `RandomHingeForestRegressor`.
+    The defaults suit tables; `as_printed` does what the paper [1]_ does.
 
     Parameters
     ----------
@@ -402,12 +395,11 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
 class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     """Random hinge forest classifier: smooth trees, trained together by gradient descent.
 
-    A hinge forest is trained like a small neural network, and its response is continuous and
-    piecewise linear, whereas the response of a greedy forest is piecewise constant. The response
-    of a tree is the vector of a leaf times the smallest margin on the path to the leaf (equation
-    10 of the paper [1]_); probabilities are the softmax of the sum over trees. Inner products,
-    thresholds and leaf vectors start at random values and are trained together to minimise the log
-    loss.
+    A hinge forest is trained like a small neural network. It is continuous and piecewise linear,
+    where a greedy forest is piecewise constant. The response of a tree is the vector of a leaf
+    times the smallest margin on the path to the leaf (equation 10 of the paper [1]_);
+    probabilities are the softmax of the sum over trees. Inner products, thresholds and leaf
+    vectors start at random values and are trained together to minimise the log loss.
 
     {parameters_and_attributes}
 
@@ -487,8 +479,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         {takes_batch}
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All labels of the stream; required in the first call. None: the labels of earlier
-            calls.
+            All labels of the stream; required in the first call. None: the earlier ones.
         sample_weight : array-like of shape (n_samples,), default=None
 
         {returns_self}
@@ -503,7 +494,9 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
                     raise ValueError("classes must be passed on the first call to partial_fit.")
                 self._encode_target(known, False)
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
+                raise ValueError(
+                    f"classes={classes!r} differ from those of earlier calls, {self.classes_}"
+                )
             return self._encode_known_target(y)
 
         return self._partial_fit(X, y, sample_weight, encode)

@@ -190,8 +190,8 @@ class ForestClassifierMixin(ClassifierMixin):
         weight = data.weight * factor
         if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
             raise ValueError(
-                f"class_weight={given!r} must leave the rows finite weights of 0 or more, not all "
-                "0"
+                f"class_weight={given!r} must give the rows finite weights of at least 0 that are "
+                "not all 0"
             )
         return data.with_weight(weight)
 

@@ -233,7 +233,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             ]
             advice = [NO_CATEGORIES[reason] for reason in found]
             warn_caller(
-                f"Columns of X that are no categories take no part in the model: "
+                f"Columns of X that are not categories are not used: "
                 f"{'; '.join(shown)}. {'. '.join(advice)}. To use them as categories, name them "
                 "in categorical_features."
             )

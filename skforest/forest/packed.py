@@ -46,10 +46,9 @@ class Forest:
     Parameters
     ----------
     arrays : mapping of str to array-like
-        `tree_start`, `child` and `threshold` are required, and the others as far as the forest
-        needs them. By default, `node_weight`, `gain` and `baseline` are 0, and all others are
-        empty. Node numbers count from the root of their tree, all other indices over the whole
-        forest.
+        `tree_start`, `child` and `threshold` are required. By default, `node_weight`, `gain` and
+        `baseline` are 0, and all others are empty. Node numbers count from the root of their tree,
+        all other indices over the whole forest.
 
         tree_start : (n_trees + 1,)
             First node of each tree, then the number of nodes.
@@ -57,22 +56,20 @@ class Forest:
             Left child of a split (the right child follows it), or ``-1 - row`` for a leaf with a
             row of values. Children are numbered in pairs, 1 and 2, 3 and 4, ..., after parents.
         node_weight : (n_nodes,) or (0,)
-            Training weight in each node, in the unit of `fit`. Like `gain`, it is empty if `slim`
-            removed it.
+            Training weight, in the unit of `fit`; empty, like `gain`, if `slim` removed it.
         threshold, direction, gain : (n_splits,)
-            Splits in the order of their children: the first is the parent of nodes 1 and 2 of its
-            tree, the second of nodes 3 and 4, and so on. A sample goes right if ``a . x >
-            threshold``. `direction` is the code of a, and `gain` is the decrease of weight times
-            impurity (in regression, of the target divided by a constant of the forest). Codes 0 ..
-            n_features - 1 are features; boxes, sparse and dense directions follow.
+            Splits, in the order of their children: the parent of nodes 1 and 2 of a tree first. A
+            sample goes right if ``a . x > threshold``. `direction` is the code of a, and `gain` is
+            the decrease of weight times impurity (in regression, of the target divided by a
+            constant of the forest). Codes 0 .. n_features - 1 are features; boxes, sparse and
+            dense directions follow.
         value : (n_values * n_outputs,) or (n_entries,)
             Leaf values, as deviations from the baseline: row after row; or, if `value_start`
             (n_values + 1,) and `value_index` (n_entries,) are given, only the nonzero entries.
         slope_start, slope_feature, slope : (n_values + 1,), (n_slopes,), (n_slopes, n_outputs)
             Linear functions that are added to rows of values; empty if leaves are constant.
         box_corner, box_other, box_size : (n_boxes,), (n_boxes,), (n_boxes, n_axes)
-            First entry of a box in the array of features; first entry of a box to subtract, or -1;
-            lengths of the box.
+            First entries of a box and of one to subtract, or -1; lengths of the box.
         box_subset : (n_boxes, n_bytes)
             Bits of the entries that the box contains along unordered axes.
         sparse_start, sparse_feature, sparse_weight : (n_sparse + 1,), (n_nonzero,), (n_nonzero,)
@@ -88,15 +85,14 @@ class Forest:
         low, high, tail, knots : (n_inputs,) or (0,), knots (n_inputs, 2, 8) or (0, 2, 8)
             Limits of scaled inputs, and how values beyond them are moved; see docs/format.
         fill : (n_inputs,) or (0,)
-            Replacement of missing values, after scaling; if it is empty, missing values raise an
-            error.
+            Replacement of missing values, after scaling; if empty, these raise an error.
         source, kind : (n_features,) or (0,)
-            Input of each feature, and the kind of the feature: 0, the input itself; 1, whether it
-            is missing; 2, the number of a level; 3, an indicator of a level; 4, a mean of the
-            target. If they are empty, the features are the inputs.
+            Input of each feature, and its kind: 0, the input itself; 1, whether it is missing; 2,
+            the number of a level; 3, an indicator of a level; 4, a mean of the target. If they are
+            empty, the features are the inputs.
         table_start, table : (n_features + 1,) and (n_entries,), or (1,) and (0,)
-            Values of each feature: 0 and 1 for kind 1; for kinds 2 to 4, one value for each level,
-            one for missing values and one for unknown levels.
+            Values of each feature: 0 and 1 for kind 1; for kinds 2 to 4, a value for each level,
+            for missing values and for unknown levels.
         baseline : (n_outputs,)
             Leaf values are deviations from the baseline.
         bag_start : (n_bags + 1,)
@@ -104,11 +100,10 @@ class Forest:
     n_features, n_outputs : int
     task : {"classification", "multioutput classification", "regression"}
     classes : ndarray of shape (n_outputs,), default=None
-        Class labels, required in classification. With several outputs, the labels of the first
-        output, then those of the second, and so on.
+        Class labels, required in classification. With several outputs, those of the first output
+        come first, and so on.
     n_classes : sequence of int, default=None
-        With task="multioutput classification", the number of classes of each output; the numbers
-        add up to `n_outputs`.
+        Numbers of classes with task="multioutput classification"; their sum is `n_outputs`.
     aggregate : {"mean", "sum"}, default="mean"
         How the trees of a bag are combined.
     link : {"identity", "softmax", "sigmoid", "log"}, default="identity"
@@ -438,8 +433,7 @@ class Forest:
         """A forest of some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
 
         The trees become one bag; without trees, the response comes from the baseline alone. The
-        view keeps all directions and values; `compact` removes the ones that the selected trees do
-        not use.
+        view keeps all directions and values; `compact` removes unused ones.
         """
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
@@ -497,8 +491,7 @@ class Forest:
             "impurity": decrease of impurity or loss in the splits, times the absolute weight of
             the feature in the direction (and its `deviation`, if there is one: importances do not
             depend on units). Trees that are averaged have the same total. The decrease by a linear
-            start is divided among the features in proportion to the variances of its terms.
-            "count": number of splits that use the feature.
+            start is shared by the variances of its terms. "count": number of splits that use it.
 
         Returns
         -------
@@ -549,8 +542,8 @@ class Forest:
         Parameters
         ----------
         forests : iterable of Forest
-            They must have the same features, outputs, task, classes, aggregate, link, gate, dtype
-            of weights, baseline and shared value rows.
+            With the same features, outputs, task, classes, aggregate, link, gate, dtype of
+            weights, baseline and shared value rows.
 
         Returns
         -------
@@ -572,7 +565,7 @@ class Forest:
         Parameters
         ----------
         path : str, Path or binary file
-            An existing file is replaced once the new one is complete. An open file is written to.
+            An existing file is replaced once the new one is complete.
         layout : {"file", "folder"}, default="file"
             "file": one compressed .npz file. "folder": one .npy file per array, which `load` can
             map into memory.

@@ -119,7 +119,7 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     is_wanted = _condition(estimator, target, before[0])
     candidates = np.flatnonzero(is_wanted(predictions))
     if not len(candidates):
-        raise ValueError(f"no row of background has a prediction as wanted (target={target!r})")
+        raise ValueError(f"no row of background has the wanted prediction (target={target!r})")
     order = np.argsort(rows.distances(rows.codes[1:][candidates]), kind="stable")
 
     def is_changed(start, mask, steps):
@@ -132,7 +132,7 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
             found.append(one)
     if not found:
         raise ValueError(
-            "rows of background have a prediction as wanted only with values missing that x has"
+            "rows of background have the wanted prediction only with values missing that x has"
         )
     row, codes = min(found, key=lambda one: rows.distances(one[1])[0])
     changed = np.flatnonzero(rows.differences(codes)[0])
@@ -150,7 +150,7 @@ def _condition(estimator, target, prediction):
         if target is None:
             return lambda found: found != prediction
         if target not in estimator.classes_.tolist():
-            raise ValueError(f"target={target!r} is none of the labels of the estimator")
+            raise ValueError(f"target={target!r} is not a label of the estimator")
         if prediction == target:
             raise ValueError(f"x is predicted as target={target!r} already")
         return lambda found: found == target

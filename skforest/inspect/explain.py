@@ -260,7 +260,9 @@ def _game(estimator, units):
     """The explained function of a forest, or of a blend, whose members share one unit."""
     prediction = prediction_of(estimator)
     if prediction.is_blend and units == "raw":
-        raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
+        raise ValueError(
+            'units="raw" needs a single forest; a blend is explained in units of its response'
+        )
     unit_of_parts = "response" if prediction.is_blend else units
     members = [
         (part.model, _predicting_forest(part, unit_of_parts), part.weight)
@@ -307,7 +309,7 @@ def _of_background():
     try:
         yield
     except (TypeError, ValueError) as error:
-        error.add_note("The rows of `background` raised this.")
+        error.add_note("The rows of `background` raised this error.")
         raise
 
 
@@ -541,7 +543,7 @@ def importances_table(estimator, importance_type="impurity"):
     if prediction_of(estimator).is_blend:
         if importance_type != "impurity":
             raise ValueError(
-                f"importance_type={importance_type!r} takes a single forest; for a blend, only "
+                f"importance_type={importance_type!r} needs a single forest; for a blend, only "
                 '"impurity" is possible'
             )
         importance, std = _importances_of_blend(estimator)

@@ -117,7 +117,7 @@ class Continuation:
             raise ValueError(
                 f"n_estimators={settings.n_rounds} cannot be increased after, or together with, a "
                 f"change to n_bags={settings.n_bags}: with another number of bags, early stopping "
-                "holds out other rows"
+                "holds out different rows"
             )
         return True
 
