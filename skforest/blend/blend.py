@@ -466,8 +466,8 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
 
     See Also
     --------
-    BlendedForestRegressor : The same for regression. sklearn.ensemble.StackingClassifier : Trains
-    a model on the predictions of others.
+    BlendedForestRegressor : The same for regression.
+    sklearn.ensemble.StackingClassifier : Trains a model on the predictions of others.
 
     {notes_and_references}
 
@@ -531,8 +531,8 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
 
     See Also
     --------
-    BlendedForestClassifier : The same for classification. sklearn.ensemble.StackingRegressor :
-    Trains a model on the predictions of others.
+    BlendedForestClassifier : The same for classification.
+    sklearn.ensemble.StackingRegressor : Trains a model on the predictions of others.
 
     {notes_and_references}
 

@@ -302,8 +302,8 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
 
     See Also
     --------
-    ManifoldForestRegressor : The same for regression. sklearn.ensemble.RandomForestClassifier :
-    Single features, exact splits.
+    ManifoldForestRegressor : The same for regression.
+    sklearn.ensemble.RandomForestClassifier : Single features, exact splits.
 
     {notes_and_references}
 
@@ -372,8 +372,8 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
 
     See Also
     --------
-    ManifoldForestClassifier : The same for classification. sklearn.ensemble.RandomForestRegressor
-    : Single features, exact splits.
+    ManifoldForestClassifier : The same for classification.
+    sklearn.ensemble.RandomForestRegressor : Single features, exact splits.
 
     {notes_and_references}
 
