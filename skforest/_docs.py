@@ -14,59 +14,63 @@ PARAMETERS = """
 n_estimators : int
     Number of trees, at least 1.
 max_depth : int or None
-    Largest depth of a leaf; the root has depth 0. None: no limit.
+    Maximum depth of a tree; the root has depth 0. None: no limit.
 min_samples_split : int or float
-    Nodes with fewer rows are leaves; a float is a fraction of the rows of the tree. Equal rows
-    count once.
+    Minimum number of rows that a node needs to be split. A float is a fraction of the rows of the
+    tree. Equal rows count once.
 min_samples_leaf : int or float
-    Smallest number of rows of a leaf; a float is a fraction of the rows of the tree.
+    Minimum number of rows in a leaf. A float is a fraction of the rows of the tree.
 min_weight_fraction_leaf : float
-    Smallest weight of a leaf, as a fraction of the weight of the rows of the tree, in [0, 0.5].
+    Minimum weight of a leaf, as a fraction of the total weight of the tree, in [0, 0.5].
 max_leaf_nodes : int or None
-    Grow at most this many leaves, splitting the node of largest gain first. At least 2. None: no
+    Maximum number of leaves, at least 2. The node with the largest gain is split first. None: no
     limit.
 min_impurity_decrease : float
-    A node is split only if that decreases the impurity, weighted by the node's share of the
-    training weight, by at least this much. Not negative.
+    A node is split only if the split decreases the impurity, weighted by the node's share of the
+    training weight, by at least this much. At least 0.
 splitter : {"hist", "exact"}
-    How a projected column is cut. "hist": between bins of equal width, with the threshold halfway
-    between the rows on both sides; nodes of at most 24 rows are cut exactly. "exact": between
-    any two rows, by sorting all rows of the node; slower, and rarely better.
+    How the threshold of a projected column is found. "hist": between bins of equal width; the
+    threshold lies halfway between the nearest rows on either side, and nodes with at most 24 rows
+    are cut exactly. "exact": between any two rows, by sorting all rows of the node; slower, and
+    rarely better.
 max_bins : "auto" or int
-    Number of bins of splitter="hist", from 2 to 1024. "auto": 32 with 10 classes or more, else
-    64.
+    Number of bins with splitter="hist", from 2 to 1024. "auto": 32 with 10 or more classes,
+    otherwise 64.
 max_search_samples : int or None
-    With splitter="hist", nodes with more rows are searched in a random subset of this size, at
-    least 32; the gain of the split found is computed from all rows. None: all rows.
+    With splitter="hist", a node with more rows than this is searched on a random subset of this
+    size, at least 32; the gain of the best split is then computed from all rows. None: all rows
+    are searched.
 bootstrap : bool
-    True: each tree is trained on a bootstrap sample, rows drawn with replacement with
+    True: each tree is trained on a bootstrap sample; rows are drawn with replacement, with
     probabilities proportional to their weights. False: every tree is trained on all rows.
 max_samples : int, float or None
     Number of rows to draw for each tree; a float is a fraction of the distinct rows. None: as
     many as there are distinct rows. Only with a bootstrap.
 oob_score : bool
-    Whether to score the forest on the rows that each tree did not draw. Only with a bootstrap.
+    Whether to compute an out-of-bag score, for which each row is predicted by the trees that did
+    not draw it. Only with a bootstrap.
 class_weight : dict, list of dict, {"balanced", "balanced_subsample"} or None
-    Weights of the classes, which multiply the weights of their rows. "balanced": all classes have
-    the same total weight in the training set. "balanced_subsample": in the sample of every tree.
-    With several outputs, a list with a dict for each; the weights of all outputs are multiplied.
+    Weights of the classes; the weight of a row is multiplied by the weight of its class.
+    "balanced": all classes have the same total weight in the training set. "balanced_subsample":
+    they have it in the sample of every tree. With several outputs, pass a list with one dict per
+    output; the weights of all labels of a row are multiplied.
 categorical_features : "from_dtype", array-like of bool, int or str, or None
-    Columns of X that hold categories. "from_dtype": those of a data frame that hold strings or
-    have a categorical dtype, and columns of strings in arrays of objects. A mask of shape
-    (n_features,), column numbers, or column names: these. None: there are none. See
+    Which columns of X are categories. "from_dtype": columns of a data frame that hold strings or
+    have a categorical dtype, and columns of strings in object arrays. You can also pass a mask of
+    shape (n_features,), column numbers, or column names. None: no column. See
     :doc:`/guide/tables`.
 weight_dtype : {"float32", "float16"}
-    Type in which the weights of hyperplanes are stored. "float16" halves the size of the model;
-    rows are routed by the weights as they are stored, and leaves are computed from the rows that
-    arrive. Predictions take longer.
+    Type in which the weights of hyperplanes are stored. "float16" halves the size of the model,
+    but predictions take longer. Rows are routed by the stored weights, and each leaf is computed
+    from the rows that then reach it.
 momentum : float
-    Fraction of the last step that is added to the next, in [0, 1).
+    Fraction of the previous step that is added to the next one, in [0, 1).
 batch_size : int
-    Rows of a gradient step, at least 1.
+    Number of rows in a gradient step, at least 1.
 early_stopping : bool
-    Whether to hold out `validation_fraction` of the rows of a tree, end joint training when their
-    loss has not decreased for `n_iter_no_change` epochs, and keep the splits of the best epoch.
-    Leaves are computed from all rows in the end.
+    Whether to hold out `validation_fraction` of the rows of each tree. Joint training then ends
+    when the loss on these rows has not decreased for `n_iter_no_change` epochs, and the splits of
+    the best epoch are kept. Finally, the leaves are computed from all rows.
 validation_fraction : float
     Fraction of the distinct rows to hold out, in (0, 1). Only with `early_stopping`.
 n_iter_no_change : int
@@ -75,30 +79,32 @@ n_iter_no_change : int
 n_jobs : int or None
     Number of threads that train trees, or predict blocks of rows. None: 1, unless in a
     `joblib.parallel_config` context, which may also name a backend of processes, see
-    :doc:`/guide/scale`. -1: all processors. The forest does not depend on it.
+    :doc:`/guide/scale`. -1: all processors. The fitted forest does not depend on it.
 random_state : int, RandomState or None
-    Seed of everything that is random in training. An int makes the forest reproducible.
+    Seed of all random choices in training. Pass an int for reproducible results.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts trees; rounds or
-    evaluations, over all bags, of oblique boosting and hinge forests; the epochs of joint training
-    of a single tree. Beside them are the last and the least loss of held-out rows, if there are
-    any. More than 1, without tqdm: a line for each of them.
+    1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts trees; in
+    oblique boosting, rounds over all bags; in hinge forests, evaluations over all bags; for a
+    single tree, epochs of joint training. If rows are held out, it also shows their latest and
+    their lowest loss. More than 1, without tqdm: one line for each step.
 warm_start : bool
-    Whether to keep the trees of the last fit and add those missing to `n_estimators`. Other
-    parameters of training that are changed in between apply to the new trees only.
+    Whether to keep the trees of the previous fit and train only those that are missing to reach
+    `n_estimators`. If other training parameters have changed in between, they apply to the new
+    trees only.
 time_limit : float or None
-    Seconds, more than 0, after which training ends with the trees that are complete, at least one.
-    A bag of boosted or hinge trees ends with its best model so far, and no further one begins that
-    would probably not end in time. A warning says what was trained. The model then depends on the
-    speed of the machine. None: no limit.
+    Seconds, greater than 0, after which training ends with the trees completed so far, at least
+    one. In boosting and hinge forests, the bag in training keeps its best model so far, and no bag
+    is started that would probably not finish in time. A warning says what was trained. With a
+    limit, the model depends on the speed of the machine. None: no limit.
 """
 
-# Of estimators that take no "balanced_subsample".
+# Of estimators without "balanced_subsample".
 CLASS_WEIGHT = """
 class_weight : dict, list of dict, "balanced" or None
-    Weights of the classes, which multiply the weights of their rows; classes that are not in a
-    dict have weight 1. "balanced": all classes have the same total weight. With several outputs,
-    a list with a dict for each; the weights of all outputs are multiplied.
+    Weights of the classes; the weight of a row is multiplied by the weight of its class, which is
+    1 if a dict does not contain the class. "balanced": all classes have the same total weight.
+    With several outputs, pass a list with one dict per output; the weights of all labels of a row
+    are multiplied.
 """
 
 ATTRIBUTES = """
@@ -109,17 +115,17 @@ n_features_in_ : int
 feature_names_in_ : ndarray of shape (n_features_in_,), object
     Names of the features, if X was a data frame whose column names are all strings.
 is_categorical_ : ndarray of shape (n_features_in_,), bool, or None
-    Which columns of X are categories; None if there are none.
+    Which columns of X are categories; None if no column is.
 n_outputs_ : int
     Number of outputs.
 classes_ : ndarray of shape (n_classes_,), or list of such arrays
-    Labels, sorted; a list with one array for each output if there are several.
+    Sorted class labels; with several outputs, a list with one array per output.
 n_classes_ : int or list of int
-    Number of classes, of each output if there are several.
+    Number of classes; with several outputs, a list with one entry per output.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
-    Importances of the features: not negative, with sum 1.
+    Importances of the features; at least 0, with sum 1.
 oob_score_ : float
-    Out-of-bag accuracy (with several outputs, share of rows of which all labels are right), or R2
+    Out-of-bag accuracy (with several outputs, the fraction of rows with all labels correct), or R2
     averaged over outputs. Only with `oob_score`.
 oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64, or list of such arrays
     Class probabilities of every training sample, from the trees that did not draw it; NaN where
@@ -149,13 +155,14 @@ References
 {references}
 """,
     "weighted_rows": """
-The training set is a weighted set of rows: equal rows (with equal y) are merged and their weights
-added, so the order of the rows does not matter, and a weight of k equals k copies. A factor of all
-weights has no effect.
+The training set is treated as a weighted set of rows: equal rows with equal y are merged, and
+their weights are added. The order of the rows therefore does not matter, and a weight of k is
+equivalent to k copies of a row. Multiplying all weights by a constant has no effect.
 """,
     "outliers": """
-The unit of a feature is the range of its usual values. Outliers, and values far outside of the
-training range, are moved towards it, in their order; see :doc:`/guide/tables`.
+Features are measured in units of the range of their usual values. Outliers, and values far outside
+the training range, are moved towards this range without changing their order; see
+:doc:`/guide/tables`.
 """,
     "digits": """
 >>> from sklearn.datasets import load_digits
@@ -167,15 +174,15 @@ training range, are moved towards it, in their order; see :doc:`/guide/tables`.
 Parameters
 ----------
 X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    Rows with the columns of fit; levels may be unknown and values missing, see
+    Rows with the same columns as in `fit`. Unknown levels and missing values are allowed, see
     :doc:`/guide/tables`.
 """,
     "takes_rows": """
 Parameters
 ----------
 X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    Or of shape ``(n_samples, *feature_shape)``. Rows with the columns of fit; levels may be
-    unknown and values missing, see :doc:`/guide/tables`.
+    Or of shape ``(n_samples, *feature_shape)``. Rows with the same columns as in `fit`. Unknown
+    levels and missing values are allowed, see :doc:`/guide/tables`.
 """,
     "returns_self": """
 Returns
@@ -185,8 +192,8 @@ self : object
 Raises
 ------
 ValueError
-    If a parameter or the data is not valid, or the loss becomes infinite; the estimator is then
-    left as it was.
+    If a parameter or the data is invalid, or the loss becomes infinite. The estimator is then left
+    unchanged.
 """,
     "returns_leaves": """
 Returns
@@ -198,13 +205,13 @@ leaves : ndarray of shape (n_samples, n_trees), int32
 Returns
 -------
 indicator : csr_matrix of shape (n_samples, n_nodes)
-    1 where the node is on the path of the row.
+    1 if the row passes through the node.
 """,
     "reads": """
 Parameters
 ----------
 path : str, Path or binary file
-    A file or a folder. An open file, which need not be seekable, is read to its end.
+    A file or a folder. An open file is read to its end; it need not be seekable.
 mmap_mode : {None, "r"}, default=None
     "r": map the arrays of a folder into memory instead of reading them.
 """,
@@ -239,10 +246,10 @@ RUNNING = (
 def described(parameters="", attributes="", usual="", without=(), **texts):
     """Class decorator: complete the docstring of an estimator, and those of its methods.
 
-    `parameters` and `attributes` are entries that add to the shared ones, or replace them; `texts`
-    are further texts, each put in place of its name in braces. `usual` are the names of the first
-    parameters, which are enough for most users. `without`: shared attributes that the class does
-    not have.
+    `parameters` and `attributes` are entries that add to the shared ones, or replace them. Each of
+    the `texts` takes the place of its name in braces. `usual` names the first group of parameters,
+    which are enough for most users; `without` names shared attributes that the class does not
+    have.
     """
 
     def decorate(cls):
@@ -269,8 +276,8 @@ def described(parameters="", attributes="", usual="", without=(), **texts):
 def with_texts(**texts):
     """Decorator: put texts in place of their names in braces, in docstrings.
 
-    Of a function; or of a class and the methods that it defines. The texts are those given and
-    `TEXTS`, which may contain each other.
+    It decorates a function, or a class and the methods that the class defines. The texts are the
+    given ones and `TEXTS`; they may contain each other.
     """
 
     def decorate(thing):

@@ -1,11 +1,11 @@
 """Training and prediction on dask arrays and data frames, partition by partition.
 
 Every member of a forest, a tree or a bag, is trained on the rows of one partition, so no process
-needs the memory of more. A sample of rows from all partitions is read first: it decides what the
-members must share, which are the classes, the feature map, the baseline, and the settings that are
+needs memory for more rows. First, a sample of rows from all partitions is read. It determines what
+the members must share: the classes, the feature map, the baseline, and the settings that are
 chosen from the data.
 
-The tasks run on the current dask client, or in threads without one.
+The tasks run on the current dask client, or in threads if there is no client.
 """
 
 import warnings
@@ -27,8 +27,8 @@ from .estimators.unwrap import refusal, unwrapped
 from .table.target_statistics import indicators
 from .training.method import train_members
 
-SAMPLE_ROWS = 50_000  # rows of the sample, from all partitions
-SAMPLE_SIZE = 2**23  # numbers in them
+SAMPLE_ROWS = 50_000  # rows in the sample, from all partitions
+SAMPLE_SIZE = 2**23  # numbers in the sample
 SAMPLE_SEED = 7 * 2**60
 PARTITION_SEED = 2**60  # far from the numbers of trees and bags
 MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
@@ -39,29 +39,29 @@ def fit(estimator, X, y, sample_weight=None):
     """Train a forest on a dask array or data frame, each tree or bag on one of its partitions.
 
     Partitions are the chunks along the first axis. They should be random parts of the rows, each
-    with as many rows as a worker can train a tree on: rows that are sorted, by time or by label,
-    must be shuffled first.
+    small enough for a worker to train a tree on it. If rows are sorted, by time or by label,
+    shuffle them first.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Unfitted or fitted; it is not changed. No blend, no `torch.E2ENetworkTree`, and
-        ``oob_score=False``. Trees, or bags where the estimator has `n_bags`, are shared among
-        partitions in proportion to their rows; with ``n_bags="auto"``, every partition gets one at
-        least.
+        Unfitted or fitted; it is not changed. It must not be a blend or a `torch.E2ENetworkTree`,
+        and must have ``oob_score=False``. Trees (or bags, if the estimator has `n_bags`) are
+        distributed over the partitions in proportion to their rows; with ``n_bags="auto"``, every
+        partition gets at least one.
     X : dask array of shape (n_samples, n_features) or dask dataframe
-        Or of shape ``(n_samples, *feature_shape)``. As in `fit` of the estimator. Number of rows
-        may be unknown. Chunks of other axes are joined.
+        Or of shape ``(n_samples, *feature_shape)``. See `fit` of the estimator. The number of rows
+        may be unknown. Chunks along other axes are joined.
     y : dask array, series or dataframe of shape (n_samples,) or (n_samples, n_outputs)
-        Labels, or real targets, with the partitions of X.
+        Class labels, or numbers in regression, with the same partitions as X.
     sample_weight : dask array or series of shape (n_samples,), default=None
-        Not negative. None: all weights are 1.
+        At least 0. None: all weights are 1.
 
     Returns
     -------
     fitted : estimator of the same class
-        A fitted copy, in this process and with all trees. It depends on the data, the partitions
-        and `random_state` only, and not on the number of workers.
+        A fitted copy with all trees, in this process. It depends only on the data, the partitions
+        and `random_state`, and not on the number of workers.
 
     Raises
     ------
@@ -69,13 +69,14 @@ def fit(estimator, X, y, sample_weight=None):
         If X, y or sample_weight is not a dask collection, or the estimator cannot be trained in
         this way.
     ValueError
-        If partitions do not match, or data or parameters are not valid.
+        If partitions do not match, or if data or parameters are invalid.
 
     Warns
     -----
     UserWarning
-        If there are fewer trees than partitions, so that some are not used; or if partitions
-        explain more than a tenth of the variance of the target, as sorted rows do.
+        If there are fewer trees than partitions, so that some partitions are not used; or if
+        partitions explain more than a tenth of the variance of the target, as they do if rows are
+        sorted.
 
     See Also
     --------
@@ -83,13 +84,14 @@ def fit(estimator, X, y, sample_weight=None):
 
     Notes
     -----
-    The sample has 50000 rows, or fewer of many columns, and as many from each partition. Weights
-    make up for the other rows. At least one row of every class of a partition is in it. Levels of
-    categories that are not in the sample count as unknown, and missing values in columns without
-    any in the sample are replaced by the mean. Features are clipped by the sample, which also
-    decides every setting. Weights of ``class_weight="balanced"`` and calibration are those of
-    partitions; `temperature_` is the mean. X is read twice: persist it if it fits into the memory
-    of the cluster.
+    The sample has 50000 rows, or fewer if there are many columns, and takes equally many rows from
+    each partition. Weights make up for rows that are not drawn. The sample contains at least one
+    row of every class in each partition. Levels of categories that are not in the sample count as
+    unknown. If a column has no missing values in the sample, missing values elsewhere are replaced
+    by the mean. The sample also determines the limits of the features and every setting. Class
+    weights of ``class_weight="balanced"`` and calibration are computed for each partition;
+    `temperature_` is the mean. X is read twice: persist it if it fits into the memory of the
+    cluster.
 
     Examples
     --------
@@ -148,7 +150,7 @@ def predict(estimator, X):
     Returns
     -------
     y : dask array of shape (n_samples,) or (n_samples, n_outputs)
-        Not yet computed. The same bits as `predict` of the estimator.
+        Not yet computed. It equals `predict` of the estimator, bit by bit.
     """
     own = _fitted(estimator)
     return _mapped(estimator, X, "predict", own._prediction_of(_no_response(own)))
@@ -165,8 +167,8 @@ def predict_proba(estimator, X):
     Returns
     -------
     proba : dask array of shape (n_samples, n_classes), float64, or list of such arrays
-        Not yet computed; a list with one array for each output if there are several. The same bits
-        as `predict_proba` of the estimator.
+        Not yet computed; with several outputs, a list with one array per output. It equals
+        `predict_proba` of the estimator, bit by bit.
     """
     own = _fitted(estimator)
     if not is_classifier(own):
@@ -197,7 +199,7 @@ def _partitions(X, y, sample_weight):
         if not (dask.is_dask_collection(value) and hasattr(value, "npartitions")):
             raise TypeError(
                 f"{name} is of type {type(value).__name__}; a dask array or dataframe is needed. "
-                "fit of the estimator takes others"
+                "For other types, use fit of the estimator"
             )
     parts = {}
     for name, value in given.items():
@@ -245,9 +247,9 @@ def _shares(n_rows, n_members):
 
 
 def _prepare(estimator, partitions, n_most):
-    """Settings, from at most `n_most` rows of each partition or a few more, and numbers of rows.
+    """Settings, from about `n_most` rows of each partition, and the numbers of rows.
 
-    The estimator gets what all members share: the map of the features, and the baseline.
+    The estimator gets everything that members share: the feature map and the baseline.
     """
     shared = dask.delayed(estimator, traverse=False)
     tasks = [
@@ -267,7 +269,7 @@ def _prepare(estimator, partitions, n_most):
     _warn_if_sorted(estimator, data, partition)
     if len(y) < n_rows.sum():  # columns that are constant in the sample may have other values
         data.feature_map.release_constant()
-    # What those who train members read of the forest.
+    # Attributes of the forest that are read when members are trained.
     estimator.forest_ = SimpleNamespace(
         feature_map=data.feature_map,
         levels=data.feature_map.levels,
@@ -279,10 +281,10 @@ def _prepare(estimator, partitions, n_most):
 
 
 def _sample(estimator, n_most, number, X, y, sample_weight=None):
-    """Number of rows of a partition; some of them at random, with y and weights.
+    """Number of rows of a partition, and a random sample of them with y and weights.
 
-    Their weights make up for the rows that are not drawn. Of each class that is not drawn at all,
-    there is one row, with the weight of all rows of the class.
+    Weights make up for rows that are not drawn. If no row of a class is drawn, one row is added,
+    with the weight of all rows of the class.
     """
     n_samples, length = X.shape[0], len(y)
     weight = np.ones(n_samples) if sample_weight is None else np.asarray(sample_weight, float)
@@ -308,7 +310,7 @@ def _sample(estimator, n_most, number, X, y, sample_weight=None):
 
 
 def _joined_rows(parts):
-    """Arrays, sparse matrices or data frames with the rows of several."""
+    """Join the rows of arrays, sparse matrices or data frames."""
     if hasattr(parts[0], "iloc"):
         import pandas as pd
 
@@ -340,7 +342,7 @@ def _warn_if_sorted(estimator, data, partition):
 
 
 def _fit_members(estimator, settings, n_members, number, X, y, sample_weight=None):
-    """Members that are trained on a partition: their Forest, records, and temperature or None."""
+    """Train members on a partition; return their Forest, records, and temperature or None."""
     estimator = copy(estimator)
     estimator.verbose = 0
     estimator._seed = tree_seed(estimator._seed, PARTITION_SEED + number)
@@ -362,7 +364,7 @@ def _chained(lists):
 
 
 def _with_one_baseline(forests):
-    """The forests with one baseline: the mean, where calibration has moved them."""
+    """The forests with a common baseline: the mean, if calibration has moved the baselines."""
     baseline = forests[0].baseline
     if all(np.array_equal(forest.baseline, baseline) for forest in forests):
         return list(forests)
@@ -382,7 +384,7 @@ def _no_response(estimator):
 
 
 def _mapped(estimator, X, method, empty):
-    """What a method of the estimator returns for each partition; `empty` is that of no rows."""
+    """Apply a method of the estimator to each partition; `empty` is its result for no rows."""
     model = dask.delayed(estimator, traverse=False)
     if isinstance(X, da.Array):
         X = _with_whole_rows(X)
@@ -398,8 +400,8 @@ def _mapped(estimator, X, method, empty):
         )
     if not hasattr(X, "map_partitions"):
         raise TypeError(
-            f"X is of type {type(X).__name__}; a dask array or dataframe is needed. {method} of "
-            "the estimator takes others"
+            f"X is of type {type(X).__name__}; a dask array or dataframe is needed. For other "
+            f"types, use {method} of the estimator"
         )
     return X.map_partitions(_predicted, model=model, method=method, empty=empty, meta=empty)
 

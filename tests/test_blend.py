@@ -223,7 +223,7 @@ def test_a_scorer_of_costs_sees_the_rows(is_frame):
 @pytest.mark.parametrize(
     "members, message",
     [
-        ([("cv", DummyClassifier())], "'cv', which is that of a parameter"),
+        ([("cv", DummyClassifier())], "'cv', which is also a parameter"),
         ([("a__b", DummyClassifier())], "'a__b', which must not contain '__'"),
     ],
 )
@@ -791,11 +791,11 @@ def test_equal_rows_are_on_one_side_of_a_split():
 
 def test_splitters_without_rows():
     X, y = classes()
-    with pytest.raises(ValueError, match="cv has no test rows with positive weight"):
+    with pytest.raises(ValueError, match="cv has no test rows with a positive weight"):
         classifier(cv=[(np.arange(60), [])]).fit(X, y)
     with pytest.raises(ValueError, match="cv has no training rows .* in split 1"):
         classifier(cv=[([0, 1], [2, 3]), ([], [0, 1])]).fit(X, y)
-    with pytest.raises(ValueError, match="cv has no test rows with positive weight"):
+    with pytest.raises(ValueError, match="cv has no test rows with a positive weight"):
         classifier(cv=PredefinedSplit(np.arange(120) // 60 - 1)).fit(X, y, np.arange(120) < 60)
 
 
@@ -1415,7 +1415,7 @@ def test_a_predictor_of_a_blend_of_tables():
     predictor = model.predictor()
     np.testing.assert_array_equal(predictor(predictor.encode(frame)), model.predict(frame))
     model.members_["linear"] = LogisticRegression()
-    with pytest.raises(ValueError, match="LogisticRegression, takes no codes of categories"):
+    with pytest.raises(ValueError, match="LogisticRegression, cannot take codes of categories"):
         model.predictor()
 
 

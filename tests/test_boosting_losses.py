@@ -595,7 +595,7 @@ def test_bags_of_another_link_or_number_of_outputs_are_not_added(other):
     X, y = rows_of(ObliqueBoostingRegressor)
     model = quick(ObliqueBoostingRegressor, n_bags=1, warm_start=True).fit(X, y)
     before = model.predict(X)
-    with pytest.raises(ValueError, match="loss=.*does not fit the trees that warm_start=True"):
+    with pytest.raises(ValueError, match="loss=.*does not match the trees that warm_start=True"):
         model.set_params(n_bags=2, **other).fit(X, y)
     model.set_params(loss="squared_error")
     np.testing.assert_array_equal(model.predict(X), before)

@@ -305,7 +305,7 @@ def test_bad_rows_for_early_stopping(given, message):
         model.fit(X, y, **given)
     assert vars(model) == vars(clone(model))
     good = {"X_val": X, "y_val": y}
-    with pytest.raises(ValueError, match="early_stopping=False takes no X_val"):
+    with pytest.raises(ValueError, match="early_stopping=False cannot be used with X_val"):
         model.set_params(early_stopping=False).fit(X, y, **good)
     assert model.set_params(early_stopping=np.True_).fit(X, y, **good).early_stopping_
     with pytest.raises(ValueError, match="y_val has labels .*7"):

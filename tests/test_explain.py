@@ -429,7 +429,7 @@ def test_an_error_of_the_background_says_so():
     model, X = fitted("", 0, skforest.ManifoldForestRegressor)
     with pytest.raises(ValueError) as found:
         shapley_values(model, X[:2], X[:0])
-    assert found.value.__notes__ == ["The rows of `background` raised this."]
+    assert found.value.__notes__ == ["The rows of `background` raised this error."]
 
 
 def test_bad_estimators():

@@ -367,7 +367,7 @@ def test_text_that_is_no_category_takes_no_part(estimator, kind):
     y = target(estimator, table())
     text = frame.assign(text=other_values(frame, kind))
     text.loc[text.index[:7], "text"] = None
-    with pytest.warns(UserWarning, match=rf"take no part .* 'text' \({kind}\)") as told:
+    with pytest.warns(UserWarning, match=rf"are not used: .*'text' \({kind}\)") as told:
         model = estimator.fit(text, y)
     assert [one.filename for one in told] == [__file__]
     assert model.feature_importances_[2] == 0
@@ -422,7 +422,7 @@ def test_a_weight_does_not_change_what_is_a_category():
         (frame, y, np.full(50, 3)),
         (pd.concat([frame] * 3), [*y] * 3, None),
     ):
-        with pytest.warns(UserWarning, match="take no part"):
+        with pytest.warns(UserWarning, match="are not used"):
             CO2ForestClassifier(2).fit(X, labels, sample_weight=weight)
 
 

@@ -99,7 +99,7 @@ def test_shapley_values_have_the_names_of_the_transformed_columns(nested):
     assert found.feature_names[:5] == [*NAMES, "sepal length (cm)^2"]
     with pytest.raises(ValueError) as error:
         skforest.shapley_values(nested[0], X[:2], X[NAMES[:3]])
-    assert error.value.__notes__ == ["The rows of `background` raised this."]
+    assert error.value.__notes__ == ["The rows of `background` raised this error."]
 
 
 def test_pipelines_stay_around_what_is_slim_or_refined(nested):

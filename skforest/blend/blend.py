@@ -1,7 +1,7 @@
 """Blends: a weighted mean of forests of several kinds, with weights from held-out rows.
 
-Forests of this package are trained once more for it, each tree, or bag, without one fold of the
-rows, which yields a prediction of every row by trees that did not see it. Other estimators are
+To find the weights, each tree or bag of a forest of this package is trained without one fold of
+the rows, so every row gets a prediction by trees that did not see it. Other estimators are
 cross-validated on the same folds. Caruana et al., "Ensemble Selection from Libraries of Models".
 """
 
@@ -63,101 +63,104 @@ MEMBERS = {
     "boosting": (ObliqueBoostingClassifier, ObliqueBoostingRegressor),
 }
 
-MIN_REFITTED = 0.15  # forests of smaller weights remain as they were trained for the weights
+MIN_REFITTED = 0.15  # forests with smaller weights are not trained again on all rows
 
 PARAMETERS = """
 members : "auto" or list of str, estimator or (str, estimator)
-    What is blended. "auto": "manifold" (for classes only), "co2", "hinge" and "boosting", the
-    estimators of this package with default parameters. A list contains these names, and
-    estimators, with or without a name: forests of this package with other parameters, or any
-    estimators of scikit-learn. A `random_state` or `n_jobs` of a member that is None is set from
-    that of the blend. Estimators with a name have their parameters as ``name__parameter``.
+    Models to blend. "auto": the estimators of this package with default parameters, under the
+    names "manifold" (for classification only), "co2", "hinge" and "boosting". A list may contain
+    these names, and estimators with or without a name: forests of this package with other
+    parameters, or any estimators of scikit-learn. If `random_state` or `n_jobs` of a member is
+    None, the blend sets it. Set parameters of a named estimator as ``name__parameter``.
 cv : int, splitter or iterable
-    Folds of the rows that members leave out. An int is their number, at least 2; they are
-    stratified by class, equal rows are in one fold unless they repeat by chance or their X has
-    several targets, and so are all rows of a group if `groups` are passed to `fit`. A splitter
-    may leave rows without a prediction, as TimeSeriesSplit does, or predict some several times:
-    members are then trained on the training rows of each split alone, weights are found on the
-    rows that are predicted, and all members of positive weight are trained again on all rows.
+    Folds that members leave out and predict. An int is their number, at least 2. Folds are
+    stratified by class. Copies of a row stay in one fold, unless they repeat by chance or equal X
+    have different targets. If you pass `groups` to `fit`, all rows of a group stay in one fold. A
+    splitter may leave some rows without a prediction, as TimeSeriesSplit does, or predict some
+    rows several times. Members are then trained on the training rows of each split only, weights
+    are found on the predicted rows, and all members with a positive weight are trained again on
+    all rows.
 scoring : str, callable or None
-    What the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a callable
-    ``scorer(estimator, X, y)`` that predicts all rows of X at once. It is tried on right
-    predictions before anything is trained. None: minus the log loss of classes, R2 of targets.
+    Score that the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a
+    callable ``scorer(estimator, X, y)`` that predicts all rows of X at once. It is tested on
+    perfect predictions before any member is trained. None: minus the log loss in classification,
+    R2 in regression.
 n_rounds : int
-    Number of rounds of greedy selection, at least 1. Each adds a member; the weight of a member is
-    its share of the members that were added up to the best round.
+    Number of rounds of greedy selection, at least 1. Each round adds a member; the weight of a
+    member is its share of all members added up to the best round.
 refit : bool
-    Whether members are trained again on all rows. False: forests of this package remain as they
-    were trained for the weights, each of their trees without one fold of the rows. That shortens
-    the fit and increases the error. Forests remain in any case if their weight is below 0.15, and
-    oblique boosting of several bags does, which leave out a fold anyway; estimators of other
-    packages, and forests of fewer trees or bags than folds, are always trained again.
+    Whether members are trained again on all rows. False: forests of this package stay as they were
+    trained to find the weights, each tree without one fold of the rows; this shortens the fit and
+    increases the error. Never trained again: forests with a weight below 0.15, and oblique
+    boosting with several bags (each bag leaves out a fold anyway). Always trained again:
+    estimators of other packages, and forests with fewer trees or bags than folds.
 calibrate : bool
-    Whether to look for a temperature of the blended probabilities, see `temperature_`.
+    Whether to calibrate the blended probabilities by a temperature, see `temperature_`.
 time_limit : float or None
-    Seconds after which training ends. Oblique boosting, if it is a member, begins with one bag,
-    which is trained in any case; then the others from the fastest to the slowest, each if it will
-    probably end in time, and those of positive weight have the rest of the time. The order of
-    `members` matters only for estimators of other packages. What was trained is kept. A warning
-    says which members are smaller; `left_out_` has those that are left out. The model then depends
-    on the speed of the machine.
+    Seconds after which training ends. Oblique boosting, if it is a member, comes first; one bag of
+    it is trained in any case. The other members follow, from the fastest to the slowest, each only
+    if it will probably finish in time. Members with a positive weight get the remaining time. The
+    order of `members` matters only for estimators of other packages. Everything that was trained
+    is kept. A warning says which members are smaller; `left_out_` lists members that were left
+    out. With a limit, the model depends on the speed of the machine.
 max_predict_us : float or None
-    Largest time to predict a row, in microseconds, measured with batches of 1000 rows and
-    `n_jobs` threads. Members that would exceed it together are not blended. The model then depends
+    Maximum time to predict a row, in microseconds, measured with batches of 1000 rows and `n_jobs`
+    threads. Only members that together stay within it are blended. With a limit, the model depends
     on the speed of the machine.
 class_weight : dict, list of dict, "balanced" or None
-    Weights of the classes, which multiply the weights of their rows, also where weights of members
-    are found. "balanced": all classes have the same total weight.
+    Weights of the classes; the weight of a row is multiplied by the weight of its class, both in
+    training and when the weights of members are found. "balanced": all classes have the same total
+    weight.
 n_jobs : int or None
-    Number of threads of the members, one after the other. None: 1, unless in a
+    Number of threads for each member; members are trained one after another. None: 1, unless in a
     `joblib.parallel_config` context. -1: all processors. The model does not depend on it.
 verbose : int
-    1 prints a line for each member. More shows the progress of the members, too.
+    1 prints a line for each member. More than 1 also shows the progress of the members.
 """
 
 ATTRIBUTES = """
 members_ : dict of str to estimator
     The fitted members with a positive weight, by name.
 weights_ : dict of str to float
-    Weight of every member that was compared; their sum is 1.
+    Weight of every member that was compared; the weights sum to 1.
 member_scores_ : dict of str to float
-    Score of every member on the rows that it did not see: that of `scoring`; by default minus the
-    log loss of classes, with probabilities of at least 0.001, or R2 of targets.
+    Score of every member on rows that it did not see, by `scoring`. By default it is minus the log
+    loss, with probabilities of at least 0.001, or R2 in regression.
 score_ : float
-    The same of the blend, from which its weights were chosen.
+    The same score of the blend. It is optimistic, since the weights maximise it.
 leaderboard_ : DataFrame, or dict of lists without pandas
-    For each member, the blend, a constant (the shares of the classes, or the mean), and a random
-    forest: score, weight, time to train in seconds, time to predict a row in microseconds, and
-    whether it was trained again on all rows; the best score first. Scores are those of `scoring`
-    on held-out rows. Unless ``calibrate=False``, the log loss is that with a temperature of each
-    model, which is found on one half of these rows and applied to the other. With a `time_limit`,
-    there may be no random forest.
+    One row for each member, the blend, a constant (the class frequencies, or the mean), and a
+    random forest, the best score first. Columns: score, weight, seconds to train, microseconds to
+    predict a row, and whether the model was trained again on all rows. Scores are computed by
+    `scoring` on held-out rows. Unless ``calibrate=False``, the log loss is measured with a
+    temperature for each model, which is found on one half of these rows and applied to the other
+    half. With a `time_limit`, the random forest may be missing.
 score_name_ : str
     Name and unit of these scores.
 temperature_ : float
-    Blended probabilities are raised to the power of 1 / temperature and normalised. 1 where that
-    did not improve the log loss of held-out rows, and with several outputs; more than 1 only where
-    no member is a forest of this package.
+    Blended probabilities are raised to the power of 1 / temperature and normalised. It is 1 if no
+    other temperature improved the log loss of held-out rows, and with several outputs; it is above
+    1 only if no member is a forest of this package.
 left_out_ : list of str
-    Members that were left out for lack of time.
+    Members that were left out because there was no time.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
-    Weighted mean of the importances of those members that have them, with sum 1.
+    Weighted mean of the importances of all members that have importances; it sums to 1.
 """
 
 NOTES = """
-A forest of this package is trained once with each of its trees (bags, for hinge forests and
-oblique boosting) on all folds but one. Its prediction of a row is the mean over those trees that
-left out the fold of the row; with 100 trees and 5 folds, over 20 of them. With many rows, only as
-many folds as have 5000 rows, but at least two, are left out and predicted, by as large a part of
-the trees; all folds are with ``refit=False``, `scoring`, `groups` or a splitter as `cv`. The
-settings of a forest that are chosen from the data are chosen once, on all rows. Each bag of
+To find the weights, a forest of this package is trained once, with each of its trees on all folds
+but one (for hinge forests and oblique boosting, read bags for trees). A row is predicted by the
+trees that left out its fold: with 100 trees and 5 folds, by 20 trees. With many rows, members are
+compared on fewer folds: at least two, with 5000 rows or more together. The same share of their
+trees is then trained. All folds are used with ``refit=False``, `scoring`, `groups`, or a splitter
+as `cv`. Settings that a forest chooses from the data are chosen once, on all rows. Each bag of
 oblique boosting is stopped early on the fold that it leaves out, so its score is slightly too
 high.
 
-Weights are means of those that greedy selection finds on 20 bootstrap samples of the predicted
-rows, fewer if these are more than 20,000; members with a weight below 0.05 are left out. With
-`scoring`, or more than 200,000 of these rows, the weights are those of one selection on all of
-them.
+Greedy selection is repeated on 20 bootstrap samples of the predicted rows, and on fewer samples if
+there are more than 20,000 rows. The weights are averaged over the samples; members with a weight
+below 0.05 are left out. With `scoring`, or with more than 200,000 predicted rows, there is one
+selection on all of these rows.
 
 {weighted_rows}
 """
@@ -195,13 +198,13 @@ class _Blend(MemberParameters, TableEstimator):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
-            Members of other packages must be able to read it.
+            It may hold numbers, categories and missing values, see :doc:`/guide/tables`, but no
+            infinite values. Members of other packages must be able to read it.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Labels, or real targets.
+            Class labels, or numbers in regression.
         sample_weight : array-like of shape (n_samples,), default=None
-            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
-            None: all weights are 1.
+            At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
+            weight of 0 to leaving it out. None: all weights are 1.
         groups : array-like of shape (n_samples,), default=None
             Groups of rows that are left out together, such as all rows of a patient.
 
@@ -240,7 +243,7 @@ class _Blend(MemberParameters, TableEstimator):
         return forest(projection="axis", random_state=0, **given)
 
     def _read_samples(self, X, y, sample_weight, groups):
-        """X, y and weights, validated, in folds."""
+        """Validated X, y and weights, divided into folds."""
         numbers, target, weight, levels = self._validate_fit(X, y, sample_weight)
         target = self._encode_target(target, False)
         feature_map = FeatureMap.fit(numbers, weight, levels, False)
@@ -262,8 +265,9 @@ class _Blend(MemberParameters, TableEstimator):
         groups = None if groups is None else np.asarray(groups).ravel()
         folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
         weight = weight if has_weights else None
-        # Without `refit`, all trees are kept: all folds are left out by as many. Folds of groups
-        # and splitters may differ, and scorers may need rows of all classes.
+        # Without `refit`, all trees are kept, and each fold is left out by the same number of
+        # trees. Folds of groups and splitters may differ, and scorers may need rows of all
+        # classes.
         has_equal_folds = isinstance(cv, Integral) and groups is None
         compares_all = not (self.refit and has_equal_folds and self.scoring is None)
         return BlendedRows(X, decoded, weight, rows, folds, classes, compares_all, number)
@@ -301,7 +305,7 @@ class _Blend(MemberParameters, TableEstimator):
         return members
 
     def _train_folds(self, members, samples, limit):
-        """Train members on folds; those that had enough time."""
+        """Train members on folds; return the ones that had enough time."""
         if limit is not None:
             return train_in_time(members, samples, limit, partial(criterion_of, self))
         steps = Steps(self.verbose, type(self).__name__, len(members))
@@ -313,7 +317,7 @@ class _Blend(MemberParameters, TableEstimator):
         return members
 
     def _compare(self, members, samples):
-        """The rows that all members predict, as `BlendedRows`, and responses for these."""
+        """The rows that all members predict, as `BlendedRows`, and the members' responses."""
         self._fit_seconds, self._predict_us = {}, {}
         samples, responses = common_rows(members, samples)
         if self.time_limit is not None and self.max_predict_us is None:
@@ -364,14 +368,14 @@ class _Blend(MemberParameters, TableEstimator):
             )
 
     def _train_members(self, members, samples, limit):
-        """Train those of positive weight on all rows, where there is reason to and time."""
+        """Train members with a positive weight on all rows, if useful and if there is time."""
         self.members_, self._is_refitted = {}, {}
         steps = Steps(self.verbose, type(self).__name__)
         for member in members:
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
-                # Trees of splits that are no folds may have few rows.
+                # If splits are no folds, trees may have been trained on few rows.
                 is_small = self.weights_[name] < MIN_REFITTED and samples.splits is None
                 is_wanted = self.refit and not is_small
                 if is_wanted and limit is None:
@@ -403,7 +407,7 @@ class _Blend(MemberParameters, TableEstimator):
         return sharpened(response, self.temperature_)
 
     def _prediction(self):
-        """What predicts, see `Prediction`."""
+        """The parts and the finish of predictions, see `Prediction`."""
         check_is_fitted(self, "members_")
         models = members_of(self).items()
         parts = [Part(model, self.weights_[name], name) for name, model in models]
@@ -416,7 +420,7 @@ class _Blend(MemberParameters, TableEstimator):
 
     @property
     def feature_importances_(self):
-        """Weighted mean of the importances of the members that have them, with sum 1."""
+        """Weighted mean of the importances of all members that have them; it sums to 1."""
         check_is_fitted(self, "members_")
         return mean_importances(self)
 
@@ -452,17 +456,17 @@ class _Blend(MemberParameters, TableEstimator):
 
 @described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)
 class BlendedForestClassifier(ForestClassifierMixin, _Blend):
-    """Classify with a weighted mean of forests of several kinds.
+    """Blend of several kinds of forests for classification.
 
-    No kind of forest is the best on all tables. A blend trains several, gives those a large weight
-    whose mean predicts rows best that they did not see (greedy selection [1]_), and leaves out
-    those that do harm.
+    No kind of forest is the best on all tables. A blend trains several kinds, weights them by how
+    well their weighted mean predicts held-out rows (greedy selection [1]_), and drops those that
+    do not help.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    BlendedForestRegressor : The same for real targets.
+    BlendedForestRegressor : The same for regression.
     sklearn.ensemble.StackingClassifier : Trains a model on the predictions of others.
 
     {notes_and_references}
@@ -506,7 +510,7 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
         store_parameters(self, locals())
 
     def _decoded(self, codes):
-        """Labels of class numbers, and the classes of every output."""
+        """Labels for class numbers, and the classes of every output."""
         classes = self._every_classes
         columns = [labels[own.astype(np.int64)] for labels, own in zip(classes, codes.T)]
         if len(columns) == 1:
@@ -518,16 +522,16 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
 
 @described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)
 class BlendedForestRegressor(ForestRegressorMixin, _Blend):
-    """Predict real targets with a weighted mean of forests of several kinds.
+    """Blend of several kinds of forests for regression.
 
-    As `BlendedForestClassifier`, with weights that minimise the squared error of rows that the
-    members did not see.
+    It works like `BlendedForestClassifier`, with weights that minimise the squared error on
+    held-out rows.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    BlendedForestClassifier : The same for labels.
+    BlendedForestClassifier : The same for classification.
     sklearn.ensemble.StackingRegressor : Trains a model on the predictions of others.
 
     {notes_and_references}
@@ -563,5 +567,5 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
         store_parameters(self, locals())
 
     def _decoded(self, target):
-        """The target as it was given, and no classes."""
+        """The target in its original shape, and no classes."""
         return target[:, 0] if self._is_1d else target, None

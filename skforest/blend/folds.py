@@ -1,4 +1,4 @@
-"""Folds of the rows of a blend: which rows its members leave out and predict."""
+"""Folds of a blend: the rows that its members leave out and predict."""
 
 from numbers import Integral
 
@@ -59,12 +59,12 @@ def sample_folds(cv, X, y, rows, groups, is_class):
     is_test = code[present] == IS_LEFT_OUT
     n_tested = is_test.sum(axis=0)
     if not n_tested.any():
-        raise ValueError("cv has no test rows with positive weight")
+        raise ValueError("cv has no test rows with a positive weight")
     code, is_test = code[:, n_tested > 0], is_test[:, n_tested > 0]
     fold = np.full(len(is_present), -1)
     if (is_test.sum(axis=1) == 1).all() and (code[present] != 0).all():
         if code.shape[1] < 2:
-            raise ValueError("cv must have at least 2 folds with rows of positive weight")
+            raise ValueError("cv must have at least 2 folds with positive weight")
         fold[present] = is_test.argmax(axis=1)
         return fold, code.shape[1], None, None
     # Equal rows are one: it is left out with any of its samples.
@@ -72,7 +72,7 @@ def sample_folds(cv, X, y, rows, groups, is_class):
     n_trained = (of_row == TRAINS).sum(axis=0)
     if not n_trained.all():
         split = np.flatnonzero(n_tested)[n_trained.argmin()]
-        raise ValueError(f"cv has no training rows with positive weight in split {split}")
+        raise ValueError(f"cv has no training rows with a positive weight in split {split}")
     # A time limit may end training after some splits: those with the most rows come first.
     of_row = of_row[:, np.argsort(-n_trained, kind="stable")]
     code[present] = of_row[rows.row_of_sample[present]]
@@ -83,19 +83,19 @@ def sample_folds(cv, X, y, rows, groups, is_class):
 
 
 class BadRows(ValueError):
-    """A splitter yields what are no rows."""
+    """A splitter yields something other than rows."""
 
 
 def _group_splitter(n_folds, groups, is_stratified):
     """A splitter that leaves out whole groups."""
     n_folds = min(n_folds, len(np.unique(groups)))
     if n_folds < 2:
-        raise ValueError("groups must have at least 2 groups with rows of positive weight")
+        raise ValueError("groups must have at least 2 groups with a positive weight")
     return (StratifiedGroupKFold if is_stratified else GroupKFold)(n_folds)
 
 
 def _check_rows(rows, n_samples, what):
-    """Rows of a split, numbers or a mask, as an ndarray; BadRows if they are no rows."""
+    """Rows of a split as an ndarray of numbers or a mask; BadRows if they are not valid."""
     rows = np.asarray(rows)
     if rows.dtype == bool and rows.shape == (n_samples,):
         return rows

@@ -13,10 +13,10 @@ BLEND, CONSTANT, FOREST = "blend", "constant", "random forest"
 
 
 def comparison(blend, criterion, samples):
-    """A function of a response: its score as the leaderboard has it.
+    """Return a function that scores a response for the leaderboard.
 
-    For the log loss, it is that with a temperature of its own, which is found on one half of the
-    folds and applied to the other. Otherwise models that are too confident would look worse than
+    The log loss is measured with a temperature for each model, which is found on one half of the
+    folds and applied to the other half. Without it, overconfident models would look worse than
     they are in a blend with a temperature.
     """
     has_temperature = isinstance(criterion, HeldOutLogLoss) and len(samples.classes) == 1
@@ -33,7 +33,7 @@ def comparison(blend, criterion, samples):
 
 
 def score_name(blend):
-    """What the scores of a blend are."""
+    """Name and unit of the scores of a blend."""
     if blend.scoring is not None:
         name = blend.scoring
         name = name if isinstance(name, str) else getattr(name, "__name__", repr(name))
@@ -58,7 +58,7 @@ def constant_response(samples):
 
 
 def baseline_rows(member, samples, compared, score, limit):
-    """Rows of the leaderboard, as dicts: a constant, and a `member`, if there is time for it."""
+    """Rows of the leaderboard, as dicts: a constant and, if there is time, a `member`."""
     found = {CONSTANT: {"score": score(constant_response(compared)), "fit_seconds": 0.0}}
     found[CONSTANT]["predict_us"] = 0.0
     try:

@@ -1,6 +1,6 @@
 """Members of a blend: how they are trained without a fold of the rows, and on all rows.
 
-Also the criterion by which their predictions of the rows of these folds are weighted.
+It also has the criterion that the weights of members maximise on held-out rows.
 """
 
 import time
@@ -27,20 +27,20 @@ from ..training.threads import NotInTime, TimeLimit, earlier
 # Members are compared on the rows of as many folds as have this many distinct rows, and all
 # classes, at least 2: with more rows, weights hardly change.
 COMPARED = 5000
-ROW_FOLDS = 5  # parts of the compared rows where they are of one fold
+ROW_FOLDS = 5  # parts of the compared rows if they are in one fold
 PREDICTED = 1000  # rows of the batch whose prediction is timed
-REFIT = 1.5  # seconds of a training on all rows over those that the trees of the folds took
-TRIAL_ROWS = 500  # rows of the trial that says how long another estimator takes, about
+REFIT = 1.5  # ratio of the time to train on all rows to the time for the trees of the folds
+TRIAL_ROWS = 500  # rows of the trial that estimates the training time of other estimators
 
 
 class BlendedRows:
-    """What all members are trained on: samples in folds, and the distinct rows among them.
+    """Training data shared by all members: the samples, their folds, and the distinct rows.
 
-    Members are compared on the rows of the first `n_compared` folds, or of all folds. `parts` are
-    rows, folds and weights of copies, where copies of a row may be in several folds, else None.
-    `splits`, int8 of shape (n_samples, n_folds), says which samples train and which are predicted
-    without a fold, see `TrainingSet.with_folds`; None: those of the fold are predicted, all others
-    train. `groups` are those of `fit`, as numbers, or None.
+    Members are compared on the rows of the first `n_compared` folds, or of all folds. If copies of
+    a row may be in several folds, `parts` has the rows, folds and weights of the copies; otherwise
+    it is None. `splits`, int8 of shape (n_samples, n_folds), says for each fold which samples
+    train and which are predicted, see `TrainingSet.with_folds`; None: the samples of the fold are
+    predicted, and all others train. `groups` are the group numbers of the samples, or None.
     """
 
     n_batches = 3  # whose prediction is timed
@@ -56,7 +56,7 @@ class BlendedRows:
         n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
         n_needed = n_folds if compares_all else max(2, np.searchsorted(n_rows, COMPARED) + 1)
         self.n_compared = min(n_folds, int(n_needed))
-        # Of the distinct rows that are compared: the first samples, folds, targets and weights.
+        # For each compared distinct row: its first sample, fold, target and weight.
         compared = np.flatnonzero(of_row < self.n_compared)
         self.compared, self.compared_fold = first[compared], of_row[compared]
         self.compared_y, self.compared_weight = rows.y[compared], rows.weight[compared]
@@ -70,7 +70,7 @@ class BlendedRows:
         return sum(len(labels) for labels in self.classes)
 
     def restricted(self, mask):
-        """The same, where members are compared on some of the compared rows only."""
+        """A copy in which members are compared on some of these rows only."""
         if mask.all():
             return self
         other = copy(self)
@@ -87,7 +87,7 @@ class BlendedRows:
         return np.arange(len(fold)) % ROW_FOLDS, ROW_FOLDS
 
     def split(self, number):
-        """Samples that train without a fold, and those that are predicted then."""
+        """Samples that train without a fold, and samples that are then predicted."""
         if self.splits is not None:
             return [
                 np.flatnonzero(self.splits[:, number] == code) for code in (TRAINS, IS_LEFT_OUT)
@@ -96,9 +96,10 @@ class BlendedRows:
         return np.flatnonzero((self.fold >= 0) & ~is_own), np.flatnonzero(is_own)
 
     def in_folds(self, data):
-        """The TrainingSet of a member, whose rows are in several folds if copies of them are.
+        """The TrainingSet of a member; its rows are in several folds if copies of them are.
 
-        Returns it, the fold of each of its rows, or `splits`, and the row of `data` that each was.
+        Returns the TrainingSet, the fold of each of its rows (or `splits`), and the number of each
+        row in `data`.
         """
         if self.splits is not None:
             return data, data.most_of_samples(self.splits), np.arange(len(data))
@@ -107,7 +108,7 @@ class BlendedRows:
             return data, fold, rows
         row, fold_of_part, weight = self.parts
         is_split = np.bincount(row) > 1
-        # A member may take several rows for one.
+        # A member may merge several rows into one.
         row_of_member = data.row_of_sample[self.first]
         is_split = np.bincount(row_of_member, weights=is_split, minlength=len(data)) > 0
         row = row_of_member[row]
@@ -119,7 +120,7 @@ class BlendedRows:
         return data.in_parts(rows, weight), fold, rows
 
     def batch(self, n):
-        """As many samples, repeated where there are fewer."""
+        """A batch of n samples, repeated if there are fewer."""
         return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), n))
 
 
@@ -127,10 +128,10 @@ class Member:
     """An estimator of a blend; `fitted` is the model that was trained last.
 
     A subclass has `begin`, `extend`, `response` and `train`, and an entry in `kind_of`.
-    `step_seconds` are those of one tree, bag or fold, and `seconds` those of all of them.
+    `step_seconds` is the time of one tree, bag or fold, and `seconds` the time of all of them.
     """
 
-    growth = 1.0  # trees if it is trained again, over those of the folds
+    growth = 1.0  # number of final trees divided by the number of trees of the folds
     is_refitted = False
     is_whole = False  # do compared rows show how confident the final model is?
     is_cut = False  # has a limit ended the training of a bag?
@@ -143,7 +144,8 @@ class Member:
     def train_folds(self, samples, limit=None):
         """Train without each of the folds; return the responses of the compared rows.
 
-        A row has the mean of the responses of the models that did not see it; NaN without any.
+        The response of a row is the mean over the models that did not see it, or NaN if there is
+        none.
         """
         self.begin(samples, limit)
         self.extend(self.n_folds, samples, limit)
@@ -166,8 +168,8 @@ class OwnMember(Member):
         self._limit = TimeLimit.of(model.time_limit, time.perf_counter(), samples.n_compared)
         given = {"sample_weight": samples.weight, "groups": samples.groups, "limit": limit}
         self.request = model._request(previous=None, **given)
-        # Settings that are chosen from the data are chosen on all rows. They are few; what they
-        # leak is small.
+        # Settings that are chosen from the data are chosen on all rows. They are few, so they leak
+        # little.
         self.data = model._read_training_set(samples.X, samples.y, self.request)
         self.settings = model._settings(self.data, self.request)
         self.method = model._method(self.settings)
@@ -205,7 +207,7 @@ class OwnMember(Member):
         return train_members(self.method, data, members, self.estimator._seed, request)
 
     def response(self, samples):
-        """Mean responses of the compared rows by the trees that left them out; NaN if none did."""
+        """Mean response of each compared row over the trees that left it out; NaN if none did."""
         data = self.in_folds
         response, n_predicting = mean_response(self.forest, data, data.is_left_out)
         if len(self.row) > len(self.data):
@@ -214,7 +216,7 @@ class OwnMember(Member):
         return self.data.of_samples(response)[samples.compared]
 
     def train(self, samples, limit, is_wanted):
-        """Train on all rows; keep the trees of the folds if that is not wanted, or not in time."""
+        """Train on all rows, or keep the trees of the folds if not wanted or if time is short."""
         model = self.estimator
         has_time = limit is None or limit.left() > REFIT * self.final_seconds
         is_wanted = (is_wanted or self.n_wanted < samples.n_folds) and has_time
@@ -228,7 +230,7 @@ class OwnMember(Member):
         del self.data, self.in_folds, self.forest, self.records
 
     def _trained_in_time(self, limit):
-        """Members of all rows; None if lack of time makes them worse than those of the folds."""
+        """Members trained on all rows; None if, for lack of time, they are worse than before."""
         try:
             trained = self._trained(self.data, range(self.n_wanted), limit)
         except NotInTime:
@@ -264,7 +266,7 @@ class OtherMember(Member):
             raise NotInTime(f"{self.name}: there is no time for a fold")
 
     def _trial(self, samples):
-        """Seconds of the first training, by one on few of its samples; 0 if that fails."""
+        """Estimated seconds of the first training, from a few of its samples; 0 if that fails."""
         train, _ = samples.split(0)
         few = train[:: max(2, len(train) // TRIAL_ROWS)]
         start = time.perf_counter()
@@ -296,7 +298,7 @@ class OtherMember(Member):
             raise NotInTime(f"{self.name}: there is no time for a fold")
 
     def response(self, samples):
-        """Mean responses of the compared rows; NaN where no model predicted them."""
+        """Mean response of each compared row; NaN if no model predicted it."""
         with np.errstate(invalid="ignore"):
             return (self.total / self.n_predicted[:, None])[samples.compared]
 
@@ -326,7 +328,7 @@ def kind_of(estimator):
 
 
 def _takes_weight(model):
-    """Does `fit` take sample_weight, or, with metadata routing, a step of it that requests it?"""
+    """Does `fit` take sample_weight, or does a step request it by metadata routing?"""
     if has_fit_parameter(model, "sample_weight"):
         return True
     is_routed = get_config()["enable_metadata_routing"]
@@ -359,9 +361,9 @@ def entry_of(item, known, is_class):
 
 
 def criterion_of(blend, samples, members):
-    """What the weights of a blend maximise.
+    """The criterion that the weights of a blend maximise.
 
-    Without outliers of the target, where a member has a loss that they hardly change.
+    It leaves out outliers of the target if a member has a loss that they hardly change.
     """
     y, weight = samples.compared_y, samples.compared_weight
     if blend.scoring is not None:
@@ -393,7 +395,7 @@ def check_scoring(blend, samples):
     try:
         score = criterion_of(blend, samples, ()).score(_exact_response(samples))
     except Exception as error:
-        error.add_note(f"scoring={blend.scoring!r} raised this for predictions that are right.")
+        error.add_note(f"scoring={blend.scoring!r} raised this error for perfect predictions.")
         raise
     if np.isnan(score):
         raise ValueError(f"scoring={blend.scoring!r} is {score} for predictions that are right")
@@ -430,7 +432,7 @@ def _has_same_entries(X, other):
 
 
 def response_of(model, X, classes):
-    """Class probabilities of all outputs side by side, or targets: (n_samples, n_columns).
+    """Class probabilities of all outputs side by side, or predictions: (n_samples, n_columns).
 
     `classes` are those of the blend, a list with one array for each output; None in regression. A
     model that did not see a class gives it the probability 0.
@@ -461,7 +463,7 @@ def response_of(model, X, classes):
 
 
 def responder_of(blend, classes):
-    """As `BaseForest._responder`, for a blend with some classes of each output."""
+    """`BaseForest._responder` for a blend; `classes` are those of each output."""
     if blend.is_categorical_ is not None:
         _check_equal_codes(blend.members_)
     functions, columns, is_scaling = [], set(), False
@@ -486,7 +488,7 @@ def responder_of(blend, classes):
 
 
 def predict_us(model, samples):
-    """Microseconds to predict a row: the least of some batches."""
+    """Microseconds to predict a row, the minimum over some batches."""
     X, seconds = samples.batch(PREDICTED), []
     for _ in range(samples.n_batches):
         start = time.perf_counter()
@@ -516,19 +518,19 @@ def _check_equal_codes(models):
     for name, model in models.items():
         if not is_forest(model):
             raise ValueError(
-                f"the member {name!r}, a {type(model).__name__}, takes no codes of categories; "
-                "a predictor of this blend is not possible"
+                f"the member {name!r}, a {type(model).__name__}, cannot take codes of categories, "
+                "so this blend has no predictor"
             )
         first = model.forest_.levels if first is None else first
         if model.forest_.levels != first:
             raise ValueError(
-                f"the member {name!r} has other categories than those before it; a predictor of "
-                "this blend is not possible"
+                f"the member {name!r} has other categories than the members before it, so "
+                "this blend has no predictor"
             )
 
 
 def has_response(model):
-    """Is the response of the forest of an estimator what a blend averages?"""
+    """Can a blend average the responses of the forest of this estimator?"""
     return is_forest(model) and not model._has_own_link
 
 
@@ -537,7 +539,7 @@ def _has_classes(model, classes):
 
 
 def check_response(response, shape, name, is_proba=False):
-    """Raise ValueError if the response of a member is not what a blend can average."""
+    """Raise ValueError if a blend cannot average the response of a member."""
     if response.shape != shape:
         message = f"an array of shape {response.shape}, expected {shape}"
     elif not np.isfinite(response).all():

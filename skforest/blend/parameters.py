@@ -22,7 +22,7 @@ class MemberParameters:
         Parameters
         ----------
         deep : bool, default=True
-            Whether to add members that have a name, and theirs as ``name__parameter``.
+            Whether to add named members, and their parameters as ``name__parameter``.
 
         Returns
         -------
@@ -35,7 +35,7 @@ class MemberParameters:
         return params
 
     def set_params(self, **params):
-        """Set parameters; ``name__parameter`` is one of a member, and ``name`` the member.
+        """Set parameters; ``name`` is a member, and ``name__parameter`` one of its parameters.
 
         {returns_self}
         """
@@ -51,13 +51,13 @@ class MemberParameters:
 
 
 def check_names(members, parameters):
-    """ValueError for names of members with which their parameters cannot be set.
+    """Raise ValueError if the parameters of a member cannot be set because of its name.
 
-    `members` is the parameter of a blend, and `parameters` the names of all of them.
+    `members` is the parameter of a blend; `parameters` has the names of all its parameters.
     """
     entries = members if isinstance(members, (list, tuple)) else ()
     for name in [item[0] for item in entries if isinstance(item, tuple) and len(item) == 2]:
         if name in parameters:
-            raise ValueError(f"members contains the name {name!r}, which is that of a parameter")
+            raise ValueError(f"members contains the name {name!r}, which is also a parameter")
         if isinstance(name, str) and "__" in name:
             raise ValueError(f"members contains the name {name!r}, which must not contain '__'")

@@ -1,8 +1,8 @@
-"""In which order the members of a blend are trained, and how far, where there is a time limit.
+"""Schedule of a blend with a time limit: the order of its members, and how far each is trained.
 
-The kind of forest that has the largest weight most often comes first, with half of the time, then
-the others from the fastest to the slowest. Each begins with one bag, or some trees. What is left
-of the time goes to those members that have a weight on the rows that all members predict.
+The kind of forest that most often gets the largest weight comes first, with half of the time. The
+others follow, from the fastest to the slowest. Each begins with one bag, or some trees. The
+remaining time goes to members that have a positive weight on the rows that all members predict.
 """
 
 from contextlib import contextmanager
@@ -25,21 +25,21 @@ N_ROUNDS = 10  # of the selection of members that are trained further
 
 @contextmanager
 def named(member):
-    """Say in errors which member raised them."""
+    """Add the name of the member to errors that it raises."""
     try:
         yield
     except NotInTime:
         raise
     except Exception as error:
-        error.add_note(f"The member {member.name!r} of the blend raised this.")
+        error.add_note(f"The member {member.name!r} of the blend raised this error.")
         raise
 
 
 def train_in_time(members, samples, limit, criterion_of):
-    """Train members on the folds until a `TimeLimit`; return those that were, in their order.
+    """Train members on the folds until a `TimeLimit`; return the trained ones, in their order.
 
-    ``criterion_of(samples, members)`` is what the weights maximise. The first member to begin is
-    trained in any case, though not completely.
+    The weights maximise ``criterion_of(samples, members)``. The first member to begin is trained
+    in any case, though perhaps not completely.
     """
     first, *others = sorted(members, key=_rank)
     limit = TimeLimit(limit.deadline - RESERVE * limit.seconds)
@@ -120,7 +120,7 @@ def _complete(member, samples, limit, begun):
 
 
 def _by_weight(members, samples, criterion_of):
-    """Members of positive weight, the largest first, and the others."""
+    """Members with a positive weight, the largest weight first, and all other members."""
     if len(members) == 1:
         return members, []
     common, responses = common_rows(members, samples)
@@ -133,7 +133,7 @@ def _by_weight(members, samples, criterion_of):
 
 
 def common_rows(members, samples):
-    """The samples, compared on the rows that all members predict, and the responses for these."""
+    """The samples restricted to rows that all members predict, and the responses for them."""
     responses = [member.response(samples) for member in members]
     mask = ~np.any([np.isnan(response).any(axis=1) for response in responses], axis=0)
     if not mask.any():  # then some response is not valid, which is an error
@@ -142,7 +142,7 @@ def common_rows(members, samples):
 
 
 def shortened(members, trained):
-    """Which members a time limit left out or made smaller, in words; "" if there are none."""
+    """A text that says which members a time limit left out or made smaller; "" if none."""
     left_out = [member.name for member in members if member not in trained]
     done = [f"{', '.join(left_out)} left out of the blend"] if left_out else []
     for member in trained:

@@ -1,8 +1,8 @@
 """Base class of all forests: `fit`, prediction in blocks, bootstrap.
 
 `fit` is a straight line: read the table as a `TrainingSet`, resolve every parameter, make the
-`Method` that learns, train its members in parallel, keep the forest. A subclass says what its
-parameters are worth (`_settings`) and which method learns with them (`_method`). `predict` maps
+`Method` that learns, train its members in parallel, keep the forest. A subclass resolves its
+parameters (`_settings`) and makes the method that learns with them (`_method`). `predict` maps
 features and routes blocks of rows through the forest. Only this file imports private names of
 scikit-learn.
 """
@@ -49,7 +49,7 @@ from ..training.trials import useful_features
 from .prediction import Part, Prediction
 from .validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
 
-MANY_TERMS = 16  # weights of a direction, from which on entries of a sparse row are looked up
+MANY_TERMS = 16  # from this many weights of a direction on, entries of a sparse row are looked up
 
 # Fitted attributes to which training adds one entry for each member.
 RECORDS = (
@@ -69,7 +69,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     """Base of all estimators; not for direct use.
 
     A subclass takes the parameters of `_parameter_constraints` in its ``__init__``, adds its own
-    to both, and has `_settings` and `_method`.
+    parameters to both, and defines `_settings` and `_method`.
     """
 
     _parameter_constraints: dict = {
@@ -101,15 +101,16 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Or of shape ``(n_samples, *feature_shape)``. Numbers, categories and missing values,
-            see :doc:`/guide/tables`; no infinite values. Sparse X for manifold, CO2 and hinge
-            forests and oblique boosting. Estimators that compare features as they are keep uint8
-            and bool as bytes and convert other numbers to float32; others scale them in float64.
+            Or of shape ``(n_samples, *feature_shape)``. It may hold numbers, categories and
+            missing values, see :doc:`/guide/tables`, but no infinite values. Sparse X is supported
+            by manifold, CO2 and hinge forests and by oblique boosting. Estimators that do not
+            scale features keep uint8 and bool as bytes and convert other numbers to float32; all
+            others scale features in float64.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Labels, or real targets.
+            Class labels, or numbers in regression.
         sample_weight : array-like of shape (n_samples,), default=None
-            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
-            None: all weights are 1.
+            At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
+            weight of 0 to leaving it out. None: all weights are 1.
 
         {returns_self}
         """
@@ -158,7 +159,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return tasks
 
     def _read_training_set(self, X, y, request):
-        """The rows as a TrainingSet with its target; features, classes and the seed are set."""
+        """The rows as a TrainingSet with its target. Sets fitted attributes and the seed."""
         data = self._training_set(X, y, request)
         del X, y
         if request.is_warm_start:
@@ -174,7 +175,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _settings(self, data, request):
         """The parameters with every "auto" resolved, a frozen dataclass.
 
-        Checks parameters against the data. Choices by training small forests belong here.
+        It checks parameters against the data. Choices made by training small forests belong here.
         """
 
     @abstractmethod
@@ -182,7 +183,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         """The `Method` that trains with these settings."""
 
     def _resolved(self, settings):
-        """Fitted attributes that tell users what settings are, as a dict."""
+        """Resolved settings as fitted attributes, a dict."""
         return {}
 
     def _new_members(self, method, request):
@@ -200,12 +201,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return range(n_done, n_wanted)
 
     def _store(self, forest, settings, records, n_before=0):
-        """Set the fitted attributes; `records` are those of the members behind the first ones."""
+        """Set the fitted attributes; `records` are for the members after the first `n_before`."""
         self.forest_ = forest
         vars(self).update(self._resolved(settings))
         for name in RECORDS:
             before = vars(self).pop(name, [])[:n_before]
-            # Kept for all members or for none: a warm start may train them in another way.
+            # Kept for all members or for none, because a warm start may train members in another
+            # way.
             if len(before) == n_before and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
 
@@ -224,8 +226,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _merged(self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False):
         """Validated input as a TrainingSet without a target; `encode` is applied to y.
 
-        `feature_map` is that of an earlier fit; None: it is fitted. `has_new_labels`: y is not in
-        the target statistics of this map.
+        `feature_map` comes from an earlier fit; None: a new one is fitted. `has_new_labels`: the
+        target statistics of this map do not contain y.
         """
         known_levels = None if feature_map is None else feature_map.levels
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
@@ -235,7 +237,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _merged_rows(
         self, X, y, weight, levels, feature_map=None, has_new_labels=False, is_stream=False
     ):
-        """As `_merged`, of validated rows; `is_stream`: later rows may be far from these."""
+        """Like `_merged`, for validated rows; `is_stream`: later rows may be far from these."""
         is_known = feature_map is not None
         if not is_known:
             has_grid = getattr(self, "feature_shape", None) is not None
@@ -277,7 +279,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return self._set_target(data, is_warm_start)
 
     def _known_training_set(self, X, y, sample_weight):
-        """A TrainingSet as the fitted trees see it, to train these further."""
+        """A TrainingSet as the fitted trees see it, to train them further."""
         known_map = self.forest_.feature_map
         data = self._merged(X, y, sample_weight, self._encode_known_target, known_map)
         return self._set_target(data, True)
@@ -302,7 +304,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
 
     def _few_features(self, X):
-        """Features of a few rows that are plainly valid, as arrays or as in `fit`; else None.
+        """Features of a few rows, arrays or frames as in `fit`, if plainly valid; or None.
 
         For a single row, full validation takes many times as long as the prediction. Everything
         that is not a sound matrix of numbers is left to full validation.
@@ -328,7 +330,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return not (hasattr(self, "feature_names_in_") or self.forest_.levels)
 
     def _response(self, X):
-        """Response of every row; parallel over blocks of rows where there are many."""
+        """Response of every row, computed in parallel over blocks if there are many rows."""
         return self._routed(X, Forest.response_mapped)
 
     @property
@@ -337,10 +339,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return self.forest_
 
     def _routed(self, X, method):
-        """What a method of the forest returns for the features of the rows.
+        """Return the result of a method of the forest for the features of the rows.
 
-        A plain matrix of valid numbers needs no full validation, which would take longer than the
-        prediction of few rows, and would copy many of them.
+        A plain matrix of valid numbers needs no full validation. It would take longer than the
+        prediction of few rows, and it would copy many rows.
         """
         few = self._few_features(X)
         if few is not None:
@@ -353,13 +355,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return self._in_blocks(X, partial(method, self._routing_forest))
 
     def _plain_block(self, method, rows):
-        """What a method of the forest returns for some rows; None if they need full validation."""
+        """Result of a method of the forest for some rows; None if they need full validation."""
         map_rows = self.forest_.row_map.features
         features = map_rows(np.ascontiguousarray(rows), True, self._takes_missing)
         return None if features is None else method(self._routing_forest, features)
 
     def _prediction(self):
-        """What predicts, see `Prediction`."""
+        """The parts and the finish of predictions, see `Prediction`."""
         check_is_fitted(self, "forest_")
         return Prediction([Part(self)], self._every_classes if is_classifier(self) else None)
 
@@ -380,7 +382,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return response, copy(self)._validate_predict, getattr(self, "_float64_columns", [])
 
     def _in_blocks(self, X, predict):
-        """``predict(features)`` for blocks of validated rows, of which features are made."""
+        """``predict(features)`` for blocks of validated rows, mapped to features first."""
         map_coded, map_csr = self.forest_.map_coded, self.forest_.feature_map.inputs
         reads_csr = sparse.issparse(X) and _reads_csr(self.forest_)
 
@@ -394,7 +396,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return in_blocks(function, X, most, self.n_jobs)
 
     def apply(self, X):
-        """Leaf that every row reaches in every tree.
+        """Leaf that each row reaches in each tree.
 
         {takes_rows}
 
@@ -403,7 +405,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return self._routed(X, Forest.apply_mapped)
 
     def decision_path(self, X):
-        """Nodes that every row passes.
+        """Nodes that each row passes through.
 
         {takes_rows}
 
@@ -418,8 +420,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def feature_importances_(self):
         """Importances of the features, an array of shape ``(n_features_in_,)``.
 
-        Not negative, with sum 1, or all 0 if no tree has a split: decrease of impurity, see
-        `Forest.feature_importances`; `importances_table` counts splits, too.
+        They are at least 0, with sum 1, or all 0 if no tree has a split. They measure the decrease
+        of impurity, see `Forest.feature_importances`; `importances_table` can also count splits.
         """
         check_is_fitted(self, "forest_")
         found = self.forest_.feature_importances()

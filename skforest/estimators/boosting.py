@@ -1,4 +1,4 @@
-"""Oblique boosting: gradient boosting of trees over single features and sparse mixtures of them.
+"""Oblique boosting: gradient boosting whose splits use one feature or a combination of a few.
 
 In every round, a tree is fitted to the gradients of the loss at the current predictions (Friedman
 2001), with second derivatives (Chen and Guestrin 2016) and histograms of binned columns (Ke et al.
@@ -22,86 +22,88 @@ CLASSIFIER_LOSSES = loss_names("for_boosting", of_labels=True)
 
 PARAMETERS = """
 n_estimators : int
-    Largest number of rounds, at least 1. A round adds a tree to every bag; a linear start is the
-    first one. With `early_stopping`, bags have as many rounds as are best on held-out rows; a
-    single bag is then trained again on all rows, with more rounds in proportion to its rows.
+    Maximum number of rounds, at least 1. A round adds a tree to every bag; a linear start counts
+    as the first one. With `early_stopping`, held-out rows determine the number of rounds of each
+    bag; a single bag is then trained again on all rows, with proportionally more rounds.
 learning_rate : "auto" or float
-    Factor of the values of the leaves, more than 0. "auto": 0.1.
+    Shrinkage: factor by which the leaf values of each tree are multiplied, greater than 0. "auto":
+    0.1.
 max_depth : "auto", int or None
-    Largest depth of a leaf, up to 30; the root has depth 0. None: 30. "auto": None with
-    `max_leaf_nodes`; from 8000 rows on, with early stopping, that of 4, 6 and 8 with which small
-    models have the lowest loss on held-out rows; otherwise 4.
+    Maximum depth of a tree, up to 30; the root has depth 0. None: 30. "auto": None if
+    `max_leaf_nodes` is set. Otherwise 4; with early stopping and at least 8000 rows, whichever of
+    4, 6 and 8 gives small trial models the lowest held-out loss.
 max_leaf_nodes : int or None
-    Largest number of leaves of a tree, at least 2. Trees then grow best first: the leaf whose
-    split has the largest gain is split next, in the limits of `max_depth`. None: no limit, and
-    trees grow level by level.
+    Maximum number of leaves of a tree, at least 2. Trees then grow best first: the leaf whose
+    split has the largest gain is split next, within `max_depth`. None: no limit, and trees grow
+    level by level.
 min_samples_leaf : "auto" or int
-    Smallest number of distinct rows of a leaf, at least 1. "auto": a fiftieth of the rows, but at
+    Minimum number of distinct rows in a leaf, at least 1. "auto": a fiftieth of the rows, but at
     most 15.
 l2_regularization : float
-    Added to the sum of the second derivatives of a leaf, by which that of the gradients is
-    divided. Not negative. Weights of rows are in units of their median.
+    L2 penalty on leaf values, at least 0: lambda in G / (H + lambda), where G and H are the sums
+    of the first and second derivatives of the loss in a leaf. Row weights are in units of their
+    median.
 n_directions : "auto" or int
-    Number of oblique directions that are drawn for a tree; its splits are the best ones among
-    these and the single features. A direction has 2 to 4 features: half of the time they are drawn
-    uniformly, otherwise in proportion to their gains so far. 0: single features only. "auto": 64,
-    fewer from 20000 rows on, and 16 from 80000 rows on.
+    Number of oblique directions that are drawn for each tree; its splits are the best ones among
+    these and the single features. A direction combines 2 to 4 features, which are drawn uniformly
+    half of the time and otherwise in proportion to their gains so far. 0: single features only.
+    "auto": 64, fewer with more than 20000 rows, and 16 with 80000 rows or more.
 feature_shape : int, tuple of int or None
-    Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal,
-    ``(28, 28)`` for an image; at most 8 axes. Must multiply to the number of features. X may also
-    be given as ``(n_samples, *feature_shape)``. Directions are then sums over boxes of
+    Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal, ``(28,
+    28)`` for an image; at most 8 axes, whose lengths multiply to the number of features. X may
+    also have the shape ``(n_samples, *feature_shape)``. Directions are then sums over boxes of
     neighbouring features, or differences of two such sums [6]_, and all features are scaled alike.
-    Not with `monotonic_cst` and `interaction_cst`. None: the features have no order.
+    Not allowed with `monotonic_cst` or `interaction_cst`. None: the features have no order.
 subsample : float
-    Fraction of the rows that a tree is grown on, in (0, 1]; they are drawn without replacement.
+    Fraction of the rows that each tree is grown on, in (0, 1], drawn without replacement.
 monotonic_cst : array-like of int of shape (n_features,), dict or None
-    Constraint of each column of X, or of the columns with the names in the dict; only for one
-    output or two classes. 1: the prediction, or the probability of the second class, does not
-    decrease with the column, -1: it does not increase, 0: no constraint. In directions, columns
-    with a constraint have weights of these signs.
+    Constraint of each column of X, or of the columns named in the dict; only for one output or two
+    classes. 1: the prediction, or the probability of the second class, does not decrease with the
+    column. -1: it does not increase. 0: no constraint. In splits on several columns, the weight of
+    a constrained column has the sign of its constraint.
 interaction_cst : {"pairwise", "no_interactions"}, list of sets of int or str, or None
-    Groups of columns of X, by number or name, that may interact: all splits above a leaf are
-    within one group. "pairwise": all pairs of columns. "no_interactions": every column alone.
-    Columns in no set form a group. None: all may interact.
+    Groups of columns of X, by number or name, that may interact: all splits above a leaf use
+    columns of one group. "pairwise": all pairs of columns. "no_interactions": each column is a
+    group of its own. Columns that are in no set form one more group. None: all columns may
+    interact.
 linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
-    constants. "auto": in regression with the squared error, if small models have the lower loss on
-    held-out rows then. Otherwise, and with sparse X, `monotonic_cst`, fewer than 100 rows, or
-    without early stopping, constants.
+    constants. "auto": for the squared error, whichever has the lower held-out loss in small trial
+    models; constants for all other losses, without early stopping, and with sparse X,
+    `monotonic_cst` or fewer than 100 rows.
 linear_start : "auto", float or None
-    Whether training starts from a linear function of all features [5]_, which is the first tree of
-    each bag, of a single leaf. A number more than 0: its L2 penalty, for features of standard
-    deviation 1. The learning rate and `subsample` do not apply to it. None: training
-    starts from a constant. "auto": where `linear_leaves` are compared, with at most 500
-    features, that of 100, 1 and None with the lowest loss on held-out rows; otherwise None.
+    Whether training starts from a linear function of all features [5]_. It is stored as the first
+    tree of each bag, which has a single leaf; the learning rate and `subsample` do not apply to
+    it. A number greater than 0 is its L2 penalty, for features of standard deviation 1. None:
+    training starts from a constant. "auto": where `linear_leaves` are compared, and with at most
+    500 features, the best of 100, 1 and None on held-out rows; otherwise None.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
-    several bags holds out a part of its own. "auto": 5, or 1 from 20000 rows on.
+    several bags holds out a different part of the rows. "auto": 5, or 1 with at least 20000 rows.
 early_stopping : "auto" or bool
     Whether the number of rounds is determined on held-out rows, or on `X_val` of `fit`. Each of
-    several bags holds out the fraction 1 / `n_bags` of the distinct rows, and a single bag a
-    fifth. A single bag that has held out rows is then trained again on all rows, and its best
-    number of rounds is multiplied by the number of rows over the number of rows that were not held
-    out. "auto": True with at least 20 distinct rows, and with `X_val`.
+    several bags holds out the fraction 1 / `n_bags` of the distinct rows, and a single bag holds
+    out a fifth of them. A single bag that has held out rows is then trained again on all rows; its
+    best number of rounds grows in proportion to the number of training rows. "auto": True with at
+    least 20 distinct rows, or with `X_val`.
 n_iter_no_change : int
-    Training ends after this many rounds without a lower loss on the held-out rows. At least 1.
-    Each of several bags keeps 1.5 times its best number of rounds, because their mean overfits
-    later, and ends after half that number of rounds without a lower loss if that is more.
+    Training ends after this many rounds without a lower loss on the held-out rows, at least 1.
+    With several bags, each keeps 1.5 times its best number of rounds, because an average overfits
+    later; it therefore waits at least half of its best number of rounds before it stops.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or rounds
-    where there is only one bag. More than 1, without tqdm: a line for each of them.
+    1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts bags, or the
+    rounds of a single bag. More than 1, without tqdm: one line for each step.
 warm_start : bool
-    Whether to keep the bags of the last fit, on the same rows. With a larger `n_bags`, new ones
-    are added; with a larger `n_estimators`, rounds are added to all bags, see
-    :ref:`boosting_warm_start`.
+    Whether to keep the bags of the previous fit, on the same rows. A larger `n_bags` adds bags,
+    and a larger `n_estimators` adds rounds to all bags, see :ref:`boosting_warm_start`.
 """
 
 CLASSIFIER_PARAMETERS = (
     PARAMETERS
     + """
 loss : {"log_loss"} or Loss
-    What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
-    `Loss`, a loss of your own, with one-hot labels as targets and one output.
+    Loss to minimise. "log_loss": the negative log-likelihood of the labels. You can also pass an
+    instance of `Loss`, a loss of your own, for a single output; its targets are one-hot labels.
 """
 ).rstrip() + CLASS_WEIGHT
 
@@ -109,20 +111,21 @@ REGRESSOR_PARAMETERS = (
     PARAMETERS
     + """
 loss : str, HuberLoss, TweedieLoss or Loss
-    What is minimised, in units of the standard deviation of each output; that of a robust
-    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    Loss to minimise. Targets are in units of the standard deviation of each output; for
+    "absolute_error", "huber" and "quantile", it is estimated in a way that outliers hardly change.
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are
-    stopped early by the absolute error. "quantile": for the quantile given; with early stopping,
-    predictions are then shifted by the quantile of the residuals of held-out rows, unless that
-    increases their loss. "poisson": for counts, 0 or more. "gamma": for positive targets.
-    "tweedie": for targets of 0 or more, some of which are 0. With the last three, trees add up to
-    the logarithm of the mean, and predictions are then multiplied by a factor, so that their mean
-    is that of the targets. `HuberLoss` and `TweedieLoss` are "huber" and "tweedie" with a
-    parameter, such as ``HuberLoss(delta=2.0)``. Or an instance of `Loss`, a loss of your own.
+    stopped early by the absolute error. "quantile": for the quantiles in `quantile`; with early
+    stopping, predictions are then shifted by the quantile of the residuals of held-out rows,
+    unless that increases their loss. "poisson": for counts, at least 0. "gamma": for positive
+    targets. "tweedie": for targets of at least 0, some of them exactly 0. With the last three,
+    trees add up to the logarithm of the mean, and predictions are then multiplied by a factor that
+    makes their mean equal to the mean of the targets. `HuberLoss` and `TweedieLoss` are "huber"
+    and "tweedie" with a parameter, such as ``HuberLoss(delta=2.0)``. You can also pass an instance
+    of `Loss`, a loss of your own.
 quantile : float or array-like of float of shape (n_quantiles,)
-    Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in this
-    order, and y must have one output. Predictions are sorted, so that they do not cross [7]_. Only
-    for loss="quantile".
+    Quantiles to predict, in (0, 1). With several, `predict` returns one column for each, in the
+    given order, and y must have one output. Predictions are sorted, so that quantiles do not cross
+    [7]_. Only for loss="quantile".
 """
 )
 
@@ -138,27 +141,26 @@ linear_leaves_, early_stopping_ : bool
 linear_start_ : float or None
     Resolved value of this parameter.
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
-    One entry per bag: mean loss of its training rows before the first round and after each. Of a
-    bag that is trained again, it is that of the second training.
-    In regression, targets are in the units of `loss`, or of their mean for
-    "poisson", "gamma" and "tweedie"; the squared error is halved. A `skforest.Loss` has the units
-    of y.
+    One entry per bag: mean loss of its training rows before the first round and after each round.
+    If a bag is trained again, the curve is from the second training. In regression, targets are in
+    the units of `loss`, or of their mean for "poisson", "gamma" and "tweedie"; the squared error
+    is halved. A `skforest.Loss` is in the units of y.
 validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: minus the mean loss of its held-out rows before the first round and after
-    each, rounds after the best included. Of shape (0,) without early stopping.
+    each round, including those after the best one. Empty without early stopping.
 n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
-    Not negative, with sum 1: decrease of the loss in all splits, times the absolute weight of the
-    feature and, unless it is in a box, its standard deviation. Features share the decrease of the
-    loss by the linear start in proportion to the variances of its terms. For "absolute_error" and
-    "quantile", splits separate signs of residuals, and their decrease stays large in late trees
-    that fit noise: prefer permutation importances.
+    Importances of the features, at least 0, with sum 1: the decrease of the loss in all splits,
+    times the absolute weight of the feature and, unless it is in a box, its standard deviation.
+    The decrease by the linear start is divided among the features in proportion to the variances
+    of its terms. For "absolute_error" and "quantile", splits separate signs of residuals, and the
+    decrease stays large in late trees that fit noise: prefer permutation importances.
 """
 
 NOTES = """
-With several classes or outputs, one tree has the values of all of them. If there are more than
-five, splits are searched with random projections of the gradients [3]_.
+With several classes or outputs, each tree predicts all of them. If there are more than five,
+splits are searched with random projections of the gradients [3]_.
 
 {outliers}
 
@@ -197,18 +199,18 @@ def has_one_output(classifier):
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
-    """Classify with gradient boosting over single features and sparse mixtures of them.
+    """Gradient boosting classifier whose splits use one feature or a combination of a few.
 
-    Trees are added that lower the log loss [1]_; their splits compare single features, or random
-    mixtures of a few features [2]_, which are drawn for every tree. Several such models, each of
-    which is stopped early on another part of the rows, are averaged.
+    Each tree is added to lower the log loss [1]_. Its splits compare single features, or random
+    combinations of a few features [2]_, which are drawn anew for every tree. By default, several
+    models are averaged, each stopped early on a different part of the rows.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    ObliqueBoostingRegressor : The same for real targets.
-    sklearn.ensemble.HistGradientBoostingClassifier : Single features.
+    ObliqueBoostingRegressor : The same for regression.
+    sklearn.ensemble.HistGradientBoostingClassifier : Splits on single features.
 
     {notes_and_references}
 
@@ -266,15 +268,15 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
     @available_if(has_one_output)
     @with_texts()
     def decision_function(self, X):
-        """Logarithms of the odds of two classes, or of the probabilities of more; of one output.
+        """Log odds of two classes, or log probabilities of more classes; for one output.
 
         {takes_rows}
 
         Returns
         -------
         decision : ndarray of shape (n_samples,) or (n_samples, n_classes), float64
-            With two classes, the logarithm of the probability of the second one over that of the
-            first; otherwise what `predict_log_proba` returns.
+            With two classes, the log probability of the second class minus that of the first;
+            otherwise the result of `predict_log_proba`.
         """
         log_proba = self.predict_log_proba(X)
         return log_proba[:, 1] - log_proba[:, 0] if self.n_classes_ == 2 else log_proba
@@ -287,23 +289,24 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
         Yields
         ------
         proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
-            By the trees that `staged_predict` uses; the last one is what `predict_proba` returns.
+            Predicted by the same trees as in `staged_predict`; the last one equals
+            `predict_proba`.
         """
         return map(self._probabilities_of, self._staged_response(X))
 
 
 @described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REGRESSOR_REFERENCES)
 class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
-    """Predict real targets with gradient boosting over features and sparse mixtures of them.
+    """Gradient boosting regressor whose splits use one feature or a combination of a few.
 
-    As `ObliqueBoostingClassifier`, with a choice of losses.
+    It works like `ObliqueBoostingClassifier`, with a choice of losses.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    ObliqueBoostingClassifier : The same for labels.
-    sklearn.ensemble.HistGradientBoostingRegressor : Single features.
+    ObliqueBoostingClassifier : The same for classification.
+    sklearn.ensemble.HistGradientBoostingRegressor : Splits on single features.
 
     {notes_and_references}
 
@@ -358,7 +361,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
 
     @property
     def _fitted_quantiles(self):
-        """Levels of the columns of predictions; None unless there are several quantiles."""
+        """Quantile level of each predicted column; None unless there are several quantiles."""
         return vars(self).get("_quantiles")
 
     @property
@@ -368,7 +371,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
     def _encode_target(self, y, is_warm_start):
         y = super()._encode_target(y, is_warm_start)
         self._check_levels(y)
-        # Predictions do not depend on parameters that are set after the fit.
+        # Parameters that are set after the fit must not change predictions.
         has_several = self._has_several_quantiles
         self._quantiles = np.asarray(self.quantile).tolist() if has_several else None
         loss = self._make_loss()
@@ -377,8 +380,8 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
             self.forest_.n_outputs,
         ):
             raise ValueError(
-                f"loss={self.loss!r} does not fit the trees that warm_start=True keeps; fit a new "
-                "estimator, or take the loss and the number of quantiles of the first fit"
+                f"loss={self.loss!r} does not match the trees that warm_start=True keeps; fit a "
+                "new estimator, or use the loss and the number of quantiles of the first fit"
             )
         return y
 
@@ -388,7 +391,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
             levels = np.asarray(self.quantile)
             is_valid = levels.ndim == 1 and levels.size and levels.dtype.kind in "fiu"
             if not (is_valid and ((levels > 0) & (levels < 1)).all()):
-                raise ValueError(f"quantile={self.quantile!r} must have numbers in (0, 1)")
+                raise ValueError(f"quantile={self.quantile!r} must contain numbers in (0, 1)")
             if y.shape[1] > 1:
                 raise ValueError(
                     f"quantile={self.quantile!r} takes one output, y has {y.shape[1]}; pass one "
@@ -399,7 +402,7 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
         return make_loss(self.loss, self.n_outputs_, quantile=self.quantile)
 
     def score(self, X, y, sample_weight=None):
-        """R^2 of `predict`, or with several quantiles the mean of their D^2.
+        """R^2 of `predict`, or the mean D^2 of several quantiles.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What estimators of oblique boosting share: rows for early stopping, settings, warm starts."""
+"""Code shared by the boosting estimators: rows for early stopping, settings, warm starts."""
 
 from dataclasses import replace
 
@@ -75,23 +75,23 @@ class ObliqueBoosting(BaseForest):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
-            Sparse X only without linear leaves and start. Its bins take a byte for each row and
-            column.
+            Sparse X is possible without linear leaves and a linear start; its bins take one byte
+            for each row and column.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Labels, or real targets.
+            Class labels, or numbers in regression.
         sample_weight : array-like of shape (n_samples,), default=None
-            Not negative, not all 0. A weight of k equals k copies of the row, and 0 its absence.
-            None: all weights are 1.
+            At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
+            weight of 0 to leaving it out. None: all weights are 1.
         groups : array-like of shape (n_samples,), default=None
             Groups of rows that early stopping holds out together, such as all rows of a patient;
-            at least 2. None: every row is held out by itself.
+            at least 2 groups. None: rows are held out one by one.
         X_val : {array-like, sparse matrix, dataframe} of shape (n_val, n_features), default=None
-            Rows for early stopping, in place of held-out ones; all bags then train on all rows of
-            X, and none is trained again. With the columns of X.
+            Rows for early stopping, with the columns of X, instead of held-out rows of X. All bags
+            are then trained on all rows of X, and none is trained again.
         y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
-            Targets of `X_val`; no labels but those in y.
+            Targets of `X_val`. Labels must occur in y.
         sample_weight_val : array-like of shape (n_val,), default=None
-            Weights of `X_val`, as `sample_weight`; they are not multiplied by `class_weight`.
+            Weights of `X_val`, like `sample_weight`; they are not multiplied by `class_weight`.
 
         {returns_self}
         """
@@ -99,7 +99,7 @@ class ObliqueBoosting(BaseForest):
         return self._fit(X, y, sample_weight=sample_weight, groups=groups, validation=validation)
 
     def _check_validation(self, X_val, y_val, sample_weight_val):
-        """The rows for early stopping as a `FitRequest` has them; None without any."""
+        """The rows for early stopping, as a field of `FitRequest`; None if there are none."""
         if X_val is None and y_val is None and sample_weight_val is None:
             return None
         for name, value in (("X_val", X_val), ("y_val", y_val)):
@@ -107,8 +107,8 @@ class ObliqueBoosting(BaseForest):
                 raise ValueError(f"{name}=None: X_val and y_val must be passed together")
         if not self.early_stopping:
             raise ValueError(
-                f"early_stopping={self.early_stopping!r} takes no X_val and y_val: set it to "
-                '"auto" or True'
+                f"early_stopping={self.early_stopping!r} cannot be used with X_val and y_val: "
+                'set it to "auto" or True'
             )
         return X_val, y_val, sample_weight_val
 
@@ -124,7 +124,7 @@ class ObliqueBoosting(BaseForest):
         return next((f"{name}={value!r}" for name, value in linear if value), None)
 
     def _linear_parameters(self):
-        """The parameters `linear_leaves` and `linear_start`, where they are not "auto"."""
+        """Those of `linear_leaves` and `linear_start` that are not "auto", as a dict."""
         values = {"linear_leaves": self.linear_leaves, "linear_start": self.linear_start}
         return {name: value for name, value in values.items() if not isinstance(value, str)}
 
@@ -143,7 +143,7 @@ class ObliqueBoosting(BaseForest):
         return data.with_validation(self._read_validation(data, request))
 
     def _read_validation(self, data, request):
-        """The rows of `X_val` as a TrainingSet with its target, in the units of that of X."""
+        """`X_val` as a TrainingSet, with its target in the units of the target of X."""
         X, y, weight = request.validation
         with errors_about("X_val, y_val"):
             X, y, _, levels = self._validate_fit(X, y, None, data.feature_map.levels)
@@ -152,7 +152,7 @@ class ObliqueBoosting(BaseForest):
         with errors_about("X_val"):
             rows = self._merged_rows(X, y, weight, levels, data.feature_map, has_new_labels=True)
         if sparse.issparse(data.X) != sparse.issparse(rows.X):
-            raise TypeError("X_val must be sparse where X is, and only there")
+            raise TypeError("X_val must be sparse if X is sparse, and dense otherwise")
         scale, y = self._make_loss().scale, self._numeric_target(rows.y)
         with errors_about("y_val"):
             scale.check(y, rows.weight)
@@ -168,7 +168,7 @@ class ObliqueBoosting(BaseForest):
         return settings if request.is_warm_start else self._with_linear(settings, data, request)
 
     def _without_trials(self, data, request):
-        """The settings without those that small models are trained for."""
+        """The settings except those that are chosen by training small models."""
         n_rows = int(np.count_nonzero(data.weight))
         auto = {
             "learning_rate": 0.1,
@@ -187,7 +187,7 @@ class ObliqueBoosting(BaseForest):
             held_out = of_X if request.validation is None else "X_val"
         if held_out in ("groups", "rows") and data.n_groups < 2 <= len(data):
             raise ValueError(
-                "groups must have at least 2 groups with rows of positive weight, or pass "
+                "groups must have at least 2 groups with a positive weight; otherwise pass "
                 "early_stopping=False"
             )
         self._check_grid()
@@ -223,11 +223,11 @@ class ObliqueBoosting(BaseForest):
 
     @property
     def _column_names(self):
-        """Names of the columns of X, or numbers where they have none, as a list."""
+        """Names of the columns of X, or their numbers if they have no names, as a list."""
         return getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
 
     def _monotonic_features(self, data):
-        """Constraints of the features that are made of the columns of X; None without any."""
+        """Constraints of the features made from the columns of X; None if there are none."""
         if self.monotonic_cst is None:
             return None
         levels = data.feature_map.levels
@@ -299,7 +299,7 @@ class ObliqueBoosting(BaseForest):
         )
 
     def _fixed(self, settings):
-        """What a warm start must not change, as a dict."""
+        """Values that a warm start must not change, as a dict."""
         fixed = {name: getattr(self, name, None) for name in FIXED}
         if isinstance(self.loss, ParameterObject):
             fixed["loss"] = clone(self.loss)  # its parameters may be set before the next fit
@@ -309,15 +309,15 @@ class ObliqueBoosting(BaseForest):
         return fixed
 
     def _check_grid_of_forest(self, settings, forest):
-        """Raise ValueError if a warm start has other directions than the fitted forest."""
+        """Raise ValueError if a warm start would need a different kind of direction."""
         has_grid = settings.feature_shape is not None
         shape = settings.feature_shape if has_grid else forest.feature_shape
         n_others = len(forest.sparse_feature) if has_grid else len(forest.box_corner)
         if n_others or shape != forest.feature_shape:
             raise ValueError(
                 f"feature_shape={self.feature_shape!r}, but warm_start=True continues a fit with "
-                f"another one: the forest has {len(forest.box_corner)} boxes in an array of the "
-                f"shape {forest.feature_shape}"
+                f"a different one: the forest has {len(forest.box_corner)} boxes in an array of "
+                f"the shape {forest.feature_shape}"
             )
 
     def _new_members(self, method, request):
@@ -349,7 +349,7 @@ class ObliqueBoosting(BaseForest):
 
     def _store(self, forest, settings, records, n_before=0):
         super()._store(forest, settings, records, n_before)
-        # Bags that are added hold out other rows than the first ones.
+        # Bags that are added hold out different rows than the first ones.
         n_folds = self._last_fit["n_folds"] if n_before else settings.n_folds
         fixed = self._fixed(settings) if self.warm_start else {}
         self._last_fit = vars(Continuation(settings.n_rounds, n_folds, fixed))
@@ -364,8 +364,8 @@ class ObliqueBoosting(BaseForest):
         Yields
         ------
         y : ndarray
-            As `predict` returns it, by the trees of this round and of those before, in all bags; a
-            bag with fewer rounds has all its trees. The last one is what `predict` returns.
+            Predictions by the trees of this round and of all earlier ones, in all bags; a bag with
+            fewer rounds takes part with all of its trees. The last one equals `predict`.
         """
         return map(self._prediction_of, self._staged_response(X))
 

@@ -18,8 +18,8 @@ from .greedy import SEARCH_CONSTRAINTS, ObliqueForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, store_parameters
 
-# What "auto" chooses from: hyperplanes without a check, hyperplanes that must beat their first cut
-# on held-out rows of the node, and single features. max_features is a power of the number of
+# "auto" chooses among hyperplanes without a check, hyperplanes that must beat their first cut on
+# held-out rows of the node, and single features. max_features is a power of the number of
 # features.
 SETTINGS = (
     {"objective": "co2", "bootstrap": False, "max_features": 0.5, "holdout": 0.0},
@@ -30,48 +30,50 @@ WITHOUT_GRADIENT = ("oc1", "random", None)  # objectives that hold no rows out
 
 PARAMETERS = """
 objective : {"auto", "co2", "soft", "mixed", "oc1", "random"} or None
-    What the hyperplane of a node minimises. "auto": "co2", or None where that has less error, see
+    What the hyperplane of a node minimises. "auto": "co2", or None if that has a lower error, see
     Notes. "co2": the convex-concave bound of the paper on the loss of the leaf that each row
-    reaches. "soft": the expected loss when a row goes right with probability sigmoid(2 m), where
-    m is its margin; better single trees, and less diverse ones. "mixed": one of the two, drawn
-    for each node.
+    reaches. "soft": the expected loss if a row goes right with probability sigmoid(2 m), where m
+    is its margin; single trees become better, but less diverse. "mixed": one of the two, drawn at
+    random for each node.
 
-    The others are baselines of the paper; `nu` and `holdout` have no effect on them. "oc1": no
-    gradient, but one weight at a time, moved to the best of all values at which a row changes
-    sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes with standard normal
-    weights. None: the best cut of a single feature, as in a random forest.
+    The remaining values are baselines of the paper, on which `nu` and `holdout` have no effect.
+    "oc1": without a gradient, one weight at a time is moved to the best of all values at which a
+    row changes sides (OC1 [2]_). "random": the best cut of `max_features` hyperplanes with
+    standard normal weights. None: the best cut of a single feature, as in a random forest.
 loss : {LOSS} or Loss
-    What the leaves of a split, and those of the tree, minimise. Or an instance of `Loss`: any
-    differentiable loss of your own, for which the bound holds as for these. First cuts are
-    searched and importances measured as for LOSS. Only with an `objective` that has a gradient.
+    Loss that the leaves of a split and the leaves of the tree minimise. You can also pass an
+    instance of `Loss`, any differentiable loss of your own; the bound holds for it, too. First
+    cuts are searched, and importances are measured, with LOSS in any case. A `Loss` of your own
+    needs an `objective` that has a gradient.
 refine : {"nongreedy", "alternating"}, NonGreedyTreeClassifier, NonGreedyTreeRegressor or None
-    How every tree is refined on its own rows once it has been grown. "nongreedy": all splits and
-    leaves together, as by `NonGreedyTreeClassifier` with its defaults. A non-greedy tree, which
-    need not be fitted: the same with its parameters of joint training, from `nu` to `procedure`;
-    those of growth have no effect. "alternating": split by split, as by `skforest.refine`. For
-    single trees and small forests.
+    How every tree is refined on its training rows once it has been grown; useful for single trees
+    and small forests. "nongreedy": all splits and leaves are trained together, as in
+    `NonGreedyTreeClassifier` with default parameters. To set these, pass a non-greedy tree, which
+    need not be fitted: its parameters of joint training, from `nu` to `procedure`, are used, and
+    those of growth have no effect. "alternating": splits are trained one after another, as in
+    `skforest.refine`. None: trees are not refined.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
-    Features among which the first cut of a node is searched, q in the paper. An int is a count, a
-    float a multiple of the number of features, None all. "sqrt": the square root of the number of
-    features. "auto": that, rounded up, or the power 0.8 of the number of features, see Notes.
-    With objective="random", the number of hyperplanes tried.
+    Number of features among which the first cut of a node is searched, q in the paper. An int is a
+    count, a float is a multiple of the number p of all features, and None is p. "sqrt": the square
+    root of p. "auto": p ** 0.5 or p ** 0.8, rounded up, see Notes. With objective="random", the
+    number of hyperplanes tried.
 nu : float
-    Bound on the squared norm of the weights and the bias of a split, more than 0. Larger values
-    bring the bound closer to the loss. Features are measured in the units of `row_norm` of the
-    procedure.
+    Upper limit of the squared norm of the weights and the bias of a split, greater than 0. Larger
+    values bring the convex-concave bound closer to the loss. Features are scaled as `row_norm` of
+    the procedure says.
 holdout : "auto" or float
-    Fraction of the rows of a node, 0 to 0.9, that is not trained on and decides whether the
-    hyperplane is better than the single feature that it began with. Only nodes with at least 40
-    rows hold rows out. Guards against features that are noise. 0: the hyperplane is always kept.
+    Fraction of the rows of a node, 0 to 0.9, that is held out to decide whether the hyperplane is
+    better than the single feature that it started from. This guards against features that are only
+    noise. Nodes with fewer than 40 rows hold no rows out. 0: the hyperplane is always kept.
     "auto": 0 or 0.3, see Notes.
 procedure : CO2Procedure or None
     Details of training that only the paper's experiments need. None: ``CO2Procedure()``.
     ``CO2Procedure.as_printed()``: as in the paper.
 bootstrap : "auto" or bool
-    True: each tree is trained on a bootstrap sample, rows drawn with replacement with
+    True: each tree is trained on a bootstrap sample; rows are drawn with replacement, with
     probabilities proportional to their weights. False: every tree is trained on all rows, and
     trees differ by the features of their first cuts and by their batches. "auto": True with
-    `oob_score` or `max_samples`, else see Notes.
+    `oob_score` or `max_samples`; otherwise see Notes.
 """
 CLASSIFIER_PARAMETERS = PARAMETERS.replace("LOSS", '"log_loss"')
 REGRESSOR_PARAMETERS = PARAMETERS.replace("LOSS", '"squared_error"')
@@ -79,56 +81,58 @@ USUAL = "n_estimators objective loss refine max_features max_depth min_samples_l
 
 PROCEDURE_PARAMETERS = """
 learning_rate : float
-    Length of a gradient step, more than 0. Training of a split ends when no row has a gradient. If
-    the split is then no better than the first cut, training starts again from weights of half the
-    length.
+    Length of a gradient step, greater than 0. Training of a split ends when no row has a gradient.
+    If the split is then no better than the first cut, training starts again from weights of half
+    the norm.
 schedule : {"plateau", "constant"}
     How the learning rate develops. "plateau": it is halved when the objective has not decreased
-    for three epochs, and training of the split ends at a fiftieth of it. "constant": not at all,
-    as in algorithm 1 of the paper.
+    for three epochs, and training of the split ends at a fiftieth of its first value. "constant":
+    it does not change, as in algorithm 1 of the paper.
 n_epochs : "auto" or int
-    Largest number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
+    Maximum number of passes over the rows of a node. "auto": 20000 / n for n rows, but at least 3
     and at most 30.
 batch_size : int
-    Rows of a gradient step, at least 1. An epoch shows each row of the node once. With 1, it has
-    as many steps as there are rows, which are drawn at random in proportion to their weights, as
-    in algorithm 1 of the paper.
+    Number of rows in a gradient step, at least 1. An epoch shows each row of the node once. With a
+    batch size of 1, an epoch has as many steps as there are rows; the row of a step is drawn with
+    a probability proportional to its weight, as in algorithm 1 of the paper.
 min_batches : int
-    Least number of steps of an epoch, at least 1: an epoch shows the rows of small nodes several
-    times, with the same `signs` if these are "old". Algorithm 1 of the paper has tau steps.
+    Minimum number of steps of an epoch, at least 1. An epoch shows the rows of small nodes several
+    times, with the same signs for signs="old". Algorithm 1 of the paper has tau steps.
 smoothing : float
-    Rows, of mean weight, that are added to each class of a leaf when its log loss is computed in
-    training. More than 0. 0.1 suits forests, 1 single trees. Stored leaves are not smoothed. No
-    effect in regression.
+    Pseudocount that is added to each class of a leaf when its log loss is computed in training, in
+    rows of mean weight. Greater than 0. 0.1 suits forests, and 1 suits single trees. Stored leaves
+    are not smoothed. No effect in regression.
 scaling : {"minmax", "standard"} or None
     How features are scaled over the training set, in float64. "minmax": to [0, 1]. "standard": to
-    mean 0 and standard deviation 1. None: not at all, and values beyond 2^60 count as 2^60. With
-    sparse X, features that are 0 in some row are scaled and not shifted. Codes of categories are
-    always in [0, 1].
+    mean 0 and standard deviation 1. None: they are not scaled, and values beyond 2^60 count as
+    2^60. With sparse X, features that are 0 in some row are scaled but not shifted. Codes of
+    categories are always in [0, 1].
 row_norm : float or None
-    Root mean square norm to which the rows of a node are scaled, by one number for all features,
-    after they have been centred on their mean. More than 0. None: rows are neither centred nor
-    scaled, as in the paper.
+    The rows of a node are centred, then multiplied by one number, the same for all features, so
+    that their root mean square norm is `row_norm`. Greater than 0. None: rows are neither centred
+    nor scaled, as in the paper.
 signs : {"current", "old"}
-    Branch that a row is taken to follow in the bound: by the present weights, or by those at the
-    end of the last epoch, as in the convex-concave procedure of the paper.
+    Which weights decide the branch that a row follows in the bound: the current ones, or those at
+    the end of the previous epoch, as in the convex-concave procedure of the paper.
 leaves : {"counts", "gradient"}
-    How the two leaves are trained. "counts": set to their optimum after every epoch. "gradient":
-    moved with the weights, by the same steps, as in algorithm 1 of the paper.
+    How the two leaves are trained. "counts": they are set to their optimum after every epoch.
+    "gradient": they are updated together with the weights, by the same gradient steps, as in
+    algorithm 1 of the paper.
 keep : {"best", "last"}
-    Which hyperplane of those seen in training a node gets: that with the largest decrease of
-    impurity, the first cut included, or the last one, as in the paper. A hyperplane with all rows
-    on one side is never taken.
+    Which of the hyperplanes seen in training a node keeps. "best": the one with the largest
+    decrease of impurity, including the first cut. "last": the last one, as in the paper. A
+    hyperplane with all rows on one side is never kept.
 splitter : {"auto", "hist", "exact"}
     How the first cut of a node is found. "hist": between bins of equal width, in at most
     `max_search_samples` rows. "exact": between any two rows, by sorting all rows of the node, as
     in the paper. "auto": "exact" for objective="random" and None, else "hist".
 n_restarts : int
-    Random planes from which OC1 starts again, after the best cut of a feature; the original has
-    20, which makes smaller trees, takes longer and hardly changes the error of a forest. Only
-    for objective="oc1".
+    Number of random hyperplanes from which OC1 starts again after it has started from the best cut
+    of a feature. The original has 20, which makes trees smaller, takes longer and hardly changes
+    the error of a forest. Only for objective="oc1".
 n_jumps : int
-    Random directions that OC1 tries where no weight improves the split. Only for objective="oc1".
+    Number of random directions that OC1 tries when no single weight improves the split. Only for
+    objective="oc1".
 n_sweeps : int
     How often refine="alternating" visits every node, at least 1.
 voting : {"soft", "hard"}
@@ -145,15 +149,16 @@ refine_curve_ : list of ndarray of shape (n_sweeps + 1,), float64
     One entry per tree: its loss on its training rows before and after each sweep. Only with
     refine="alternating".
 loss_curve_, validation_scores_, n_active_leaves_ : list
-    One entry per tree, as those of `NonGreedyTreeClassifier`. Only with joint refinement.
+    One entry per tree, described in `NonGreedyTreeClassifier`. Only with joint refinement.
 """
 
 NOTES = """
-Where `objective`, `bootstrap`, `max_features` or `holdout` are "auto", forests of 10 trees are
-trained on two thirds of the rows, at most 2000, with each of three settings, and compared on as
-many other rows by their squared error (Brier score of classes). The best setting is taken; with
-fewer than 30 rows, it is the first one. Parameters that are given replace those of the settings,
-and where all four are given, no forests are compared. With p features, the settings are:
+If `objective`, `bootstrap`, `max_features` or `holdout` is "auto", three settings are compared.
+For each, a forest of 10 trees is trained on two thirds of the rows, at most 2000, and its squared
+error (the Brier score for classes) is measured on the remaining rows, at most 2000. The best
+setting is used; with fewer than 30 rows, it is the first one. Parameters that you set replace
+those of the settings, and if you set all four, no forests are compared. With p features, the
+settings are:
 
 ========= ========= ============ =======
 objective bootstrap max_features holdout
@@ -163,12 +168,12 @@ objective bootstrap max_features holdout
 None      True      p ** 0.5     0
 ========= ========= ============ =======
 
-The forest repeats the scaling of features when it predicts. Multiplying a feature by a power of
-two, or an exact shift, changes no tree, unless the procedure has scaling=None.
+The forest scales features in the same way when it predicts. Multiplying a feature by a power of
+two, or shifting it exactly, changes no tree, unless the procedure has scaling=None.
 
-With sparse X, a hyperplane has weights for at most 512 features: those of largest variance in its
-node. Up to 512 features without negative values, forests are the same as for dense X with
-scaling="minmax", the default.
+With sparse X, a hyperplane has weights for at most 512 features: those with the largest variance
+in its node. With at most 512 features and no negative values, forests are the same as for dense X
+with scaling="minmax", the default.
 
 {outliers}
 
@@ -187,9 +192,9 @@ REFERENCES = """
 class CO2Procedure(Procedure):
     """How CO2 forests train the hyperplane of a node, in detail.
 
-    The parameter `procedure` of `CO2ForestClassifier` and `CO2ForestRegressor`. The defaults suit
-    tables; `as_printed` is what the paper [1]_ does. A search sets a parameter as
-    ``procedure__learning_rate``.
+    Pass it as the parameter `procedure` of `CO2ForestClassifier` or `CO2ForestRegressor`. The
+    defaults suit tables; `as_printed` does what the paper [1]_ does. A search sets its parameters
+    by names such as ``procedure__learning_rate``.
 
     Parameters
     ----------
@@ -330,7 +335,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         if loss is not None:
             self._check_gradients()
         if request.is_warm_start:
-            # What was chosen for the first trees stays, unless it has been given since.
+            # Choices made for the first trees are kept, unless the user has set them since.
             choices = [{name: getattr(self, f"{name}_") for name in SETTINGS[0]}]
         else:
             needs_bootstrap = self.oob_score or self.max_samples is not None
@@ -348,7 +353,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         return best_setting(self._small_method, data, settings, self._seed, request)
 
     def _check_gradients(self):
-        """Raise ValueError if a loss of the user would have no influence on the splits."""
+        """Raise ValueError if a loss of the user would not influence the splits."""
         name = "refine" if self.refine == "alternating" else "objective"
         if self.refine == "alternating" or (
             self.refine is None and self.objective in WITHOUT_GRADIENT
@@ -392,18 +397,19 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
-    """Classify with a forest of hyperplanes, each optimised by a convex-concave bound.
+    """CO2 forest classifier: splits are hyperplanes, optimised by a convex-concave bound.
 
-    A node takes the best cut of a few single features and turns it into a hyperplane over all of
-    them, by stochastic gradient descent on a bound of the log loss of its two leaves (section 4 of
-    the paper [1]_, equations 5 to 11). Trees are grown until their leaves are pure, and averaged.
+    Each node starts from the best cut of a few single features and turns it into a hyperplane over
+    all features, by stochastic gradient descent on an upper bound of the log loss of its two
+    leaves (section 4 of the paper [1]_, equations 5 to 11). Trees are grown until their leaves are
+    pure, and averaged.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    CO2ForestRegressor : The same for real targets.
-    ManifoldForestClassifier : Sparse mixtures and patches, which are searched and not optimised.
+    CO2ForestRegressor : The same for regression.
+    ManifoldForestClassifier : Sparse mixtures and patches, which are drawn at random.
 
     {notes_and_references}
 
@@ -458,17 +464,17 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
 
 @described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
-    """Predict real targets with a forest of hyperplanes, optimised by a convex-concave bound.
+    """CO2 forest regressor: splits are hyperplanes, optimised by a convex-concave bound.
 
-    As `CO2ForestClassifier`, with the squared error of the leaves (equations 4 and 11 of the paper
-    [1]_), in units of the variance of each node.
+    It works like `CO2ForestClassifier`, but minimises the squared error of the leaves (equations 4
+    and 11 of the paper [1]_), in units of the variance of each node.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    CO2ForestClassifier : The same for labels.
-    ManifoldForestRegressor : Sparse mixtures and patches, which are searched and not optimised.
+    CO2ForestClassifier : The same for classification.
+    ManifoldForestRegressor : Sparse mixtures and patches, which are drawn at random.
 
     {notes_and_references}
 

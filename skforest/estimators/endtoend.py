@@ -1,8 +1,8 @@
 """End-to-end decision trees and forests.
 
-Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision Trees and Forests", 2020. Splits are soft
-while they are trained, by expectation maximisation and gradient descent, and become steeper with
-every epoch; the fitted tree is hard.
+Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision Trees and Forests", 2020. During training,
+by expectation maximisation and gradient descent, splits are soft and become steeper with every
+epoch; the fitted tree is hard.
 """
 
 import math
@@ -41,47 +41,48 @@ N_COMPARED_TREES, COMPARED_BATCH_SIZE = 6, 100
 
 PARAMETERS = """
 n_estimators : "auto" or int
-    Number of trees, at least 1. Their predictions are averaged; trees differ by the directions
-    with which training begins, and by the features that each split may use. "auto": 50000 / n
-    for n training rows, but 16 to 50.
+    Number of trees, at least 1. Their predictions are averaged. Trees differ by the random
+    directions that training starts from, and by the features that each split may use. "auto":
+    50000 / n for n training rows, but at least 16 and at most 50.
 max_depth : "auto", int or None
-    Largest depth of a leaf, at least 1. None: no limit.
-    {auto_depth}; no limit with `max_leaf_nodes`.
+    Maximum depth of a tree, at least 1. None: no limit. {auto_depth}; no limit if `max_leaf_nodes`
+    is set.
 greedy_epochs : "auto" or int
-    Passes over the rows of a node that train its split when the tree is grown, at least 1.
-    "auto": 80000 / n for n training rows, but 4 to {most_epochs}. Without effect, and resolved to
-    0, where the procedure has growth="complete".
+    Number of passes over the rows of a node that train its split when the tree is grown, at least
+    1. "auto": 80000 / n for n training rows, but at least 4 and at most {most_epochs}. It has no
+    effect, and `greedy_epochs_` is 0, if the procedure has growth="complete".
 max_leaf_nodes : int or None
-    Number of leaves of a tree, at least 2: the node whose split has the largest gain is split
-    next. None: every node is split until it is pure or `max_depth` deep.
+    Maximum number of leaves of a tree, at least 2. The node whose split has the largest gain is
+    split next. None: every node is split until it is pure or at depth `max_depth`.
 finetune_epochs : "auto" or int
-    Passes over all rows that train the whole tree once it has been grown. 0: the tree is kept as
-    it was grown. "auto": 400000 / n for n rows, but 8 to 30.
+    Number of passes over all rows that train the whole tree once it has been grown. 0: the tree
+    stays as it was grown. "auto": 400000 / n for n rows, but at least 8 and at most 30.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
-    Features of a split, drawn for each split. An int is a count, a float a multiple of the number
-    of features, None all, "sqrt" the square root of the number of features. "auto": all for a
-    single tree, and with `smoothness`; half of them with `feature_shape`; else their square root,
-    rounded up; from 1000 rows on that, their power 0.8 or all of them, whichever has the least
-    error in small forests on held-out rows. Constant features are left out.
+    Number of features that each split uses, drawn at random. An int is a count, a float is a
+    multiple of the number p of all features, None is p, and "sqrt" is the square root of p.
+    "auto": p for a single tree, and with `smoothness`; p / 2 with `feature_shape`; otherwise the
+    square root of p, rounded up. With at least 1000 rows, it is one of p ** 0.5, p ** 0.8 and p,
+    whichever gives small forests the lowest held-out error. Constant features are left out.
 feature_shape : int, tuple of int or None
     Shape of the grid that the features fill, such as (28, 28); for `patch_size` and `smoothness`.
-    X may then be given as ``(n_samples, *feature_shape)``. The features of a grid have one unit,
-    so that those that vary little have little influence. None: one axis, and each feature in a
-    unit of its own.
+    X may then have the shape ``(n_samples, *feature_shape)``. All features of a grid share one
+    unit, so features that vary little have little influence. None: there is one axis, and each
+    feature has its own unit.
 patch_size : int, tuple of int or None
-    Every split uses the features of one patch of this size, at a random place of the grid; an int
-    holds for all axes. None: features are drawn as `max_features` says.
+    Size of a patch, at a random position of the grid, whose features a split uses; an int is the
+    length along all axes. None: features are drawn as `max_features` says.
 smoothness : float
-    Lambda of equation 15, 0 to 1e6: weight of the squared differences between the weights of
-    neighbours in the grid, along all of its axes. Makes the weights of splits readable as images;
-    0.0001 to 0.1 are usual, larger values cost accuracy.
+    Penalty on the squared differences between the weights of neighbours in the grid, along all of
+    its axes: lambda of equation 15, 0 to 1e6. It makes the weights of splits readable as images;
+    0.0001 to 0.1 are usual, and larger values reduce accuracy.
 routing : {"hard", "soft"}
-    How rows are predicted. "hard": one branch at every split. "soft": both, weighted by their
-    probabilities at the last steepness (a shallow neural decision forest). Can be changed after
-    `fit`.
+    How rows are routed in prediction. "hard": to one branch at every split. "soft": to both
+    branches, weighted by their probabilities at the final steepness (a shallow neural decision
+    forest). It can be changed after `fit`.
 warm_start : bool
-    Whether to keep the trees of the last fit and add those missing to `n_estimators`. Resolved
-    values of "auto" stay, except that of `n_estimators`; the last steepness must be the same.
+    Whether to keep the trees of the previous fit and train only those that are missing to reach
+    `n_estimators`. The resolved values of "auto" are kept, except for `n_estimators`; the final
+    steepness must be the same.
 procedure : E2EProcedure or None
     Details of training that only the paper's experiments need. None: ``E2EProcedure()``.
     ``E2EProcedure.as_printed()``: as in the paper.
@@ -90,25 +91,26 @@ USUAL = "n_estimators max_depth max_features feature_shape"
 
 PROCEDURE_PARAMETERS = """
 growth : {"greedy", "complete"}
-    "greedy": trees are grown node by node. "complete": they are not grown; joint training begins
-    with complete trees of depth `max_depth`, at most 16, and random hyperplanes through the mean
-    of the rows.
+    How trees get their structure. "greedy": they are grown node by node. "complete": joint
+    training starts with complete trees of depth `max_depth`, at most 16, whose splits are random
+    hyperplanes through the mean of the rows.
 learning_rate : "auto" or float
-    Learning rate of Adam, more than 0, at most 1e6: about the change of a weight in a step, in
-    units of the reciprocal of the deviation of its feature. Constant while trees grow; then
-    `schedule` holds. "auto": 0.13 / q^0.7 for q features of a split, but at most 0.05.
+    Learning rate of Adam, greater than 0, at most 1e6: about the change of a weight in a step, in
+    units of the reciprocal of the standard deviation of its feature. It is constant while trees
+    grow; `schedule` applies to joint training. "auto": 0.13 / q^0.7 for q features of a split, but
+    at most 0.05.
 schedule : {"cosine", "constant"}
-    How the learning rate develops in joint training: to 0 along a cosine, or not at all, as in
-    the paper.
+    How the learning rate develops in joint training. "cosine": it falls to 0 along a cosine.
+    "constant": it does not change, as in the paper.
 batch_size : "auto" or int
-    Rows of a step, 1 to 2^20. "auto": a tenth of the rows, or 2^18 over the number of features,
-    if that is less; 32 to 1000.
+    Number of rows in a step, 1 to 2^20. "auto": a tenth of the rows, or 2^18 divided by the number
+    of features if that is less, but at least 32 and at most 1000.
 min_batches : int
-    Least number of steps of an epoch that trains the split of a node, 1 to 2^20: batches of nodes
-    with few rows are smaller than `batch_size`, but have 16 rows or more. 1: all batches have
+    Minimum number of steps in an epoch that trains the split of a node, 1 to 2^20: nodes with few
+    rows have batches smaller than `batch_size`, of at least 16 rows. 1: all batches have
     `batch_size` rows, as in the paper.
 steepness : float
-    Gamma of equation 5 in the first epoch, more than 0, at most 1e6.
+    Steepness of splits in the first epoch, gamma of equation 5, greater than 0, at most 1e6.
 steepness_step : "auto" or float
     Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
     which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
@@ -124,15 +126,16 @@ REGRESSOR_PARAMETERS = PARAMETERS.replace("{auto_depth}", '"auto": 10').replace(
 
 ATTRIBUTES = """
 n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
-    Resolved values of these parameters; `max_features_` with `patch_size`: features of a patch.
+    Resolved values of these parameters. With `patch_size`, `max_features_` is the number of
+    features of a patch.
 learning_rate_, steepness_step_ : float
     Resolved values of these parameters.
 steepness_ : float
-    Steepness after the last epoch, that of soft routing. With early stopping, the hyperplanes
-    of a tree are scaled so that it holds for all trees.
+    Steepness after the last epoch, which soft routing uses. With early stopping, the hyperplanes
+    of each tree are scaled so that this steepness is right for all trees.
 loss_curve_ : list of ndarray
     One entry per tree: mean negative log-likelihood of the rows in every epoch of joint training,
-    each batch before its step.
+    measured on each batch before its step.
 validation_scores_ : list of ndarray
     One entry per tree: minus the mean squared error of soft routing on the held-out rows after
     each epoch of joint training, summed over outputs or one-hot classes. Empty without
@@ -147,15 +150,15 @@ n_iter_ : list of int
 """
 
 NOTES = """
-Splits are trained by Adam; leaves are set from their responsibilities after every epoch (equation
-13), those of the batches of that epoch. If a split sends all rows of its node to one side, it is
-trained again from another start, up to 5 times. After training, leaves are computed from the rows
-that hard routing sends to them, and leaves that no row reaches are removed.
+Splits are trained by Adam. After every epoch, leaves are set from the responsibilities that were
+computed in the batches of that epoch (equation 13). If a split sends all rows of its node to one
+side, it is trained again from another start, up to 5 times. After training, leaves are computed
+from the rows that hard routing sends to them, and leaves that no row reaches are removed.
 
-Features are scaled to [0, 1] over the training set, in float64; the forest repeats that when it
-predicts. For training they are centred and divided by their standard deviation, or by 0.3 of the
-largest deviation of a feature where that is more; with `feature_shape`, all are divided by the
-largest deviation.
+Features are scaled to [0, 1] over the training set, in float64; the forest scales them in the same
+way when it predicts. For training, each feature is centred and divided by its standard deviation,
+or by 0.3 times the largest standard deviation of all features if that is more. With
+`feature_shape`, all features are divided by the largest standard deviation.
 
 {outliers}
 
@@ -172,8 +175,9 @@ REFERENCES = """
 class E2EProcedure(Procedure):
     """How end-to-end trees are trained, in detail.
 
-    The parameter `procedure` of `E2EDecisionForestClassifier` and `E2EDecisionForestRegressor`.
-    The defaults suit tables; `as_printed` is what the paper [1]_ does.
+    Pass it as the parameter `procedure` of `E2EDecisionForestClassifier` or
+    `E2EDecisionForestRegressor`. The defaults suit tables; `as_printed` does what the paper [1]_
+    does.
 
     Parameters
     ----------
@@ -306,9 +310,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         )
 
     def _resolved_values(self, data, kept):
-        """Values of parameters that follow from the size of the data where they are "auto"."""
+        """Values of parameters; "auto" is resolved from the size of the data."""
         n, p = data.X.shape
-        # Real targets need deeper trees and better splits than classes.
+        # Regression needs deeper trees and better splits than classification.
         shallow, most = (8, 15) if data.is_classification else (10, 30)
         depth = shallow if n <= 10_000 else 10
         auto = {
@@ -331,7 +335,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         return values
 
     def _check_complete(self, max_depth, finetune_epochs):
-        """Raise where a complete tree would be too large, or would never be trained."""
+        """Raise ValueError if a complete tree would be too large, or would never be trained."""
         if max_depth is None or max_depth > MAX_COMPLETE_DEPTH:
             raise ValueError(
                 f'max_depth={self.max_depth} with growth="complete"; a whole number of 1 to '
@@ -344,7 +348,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             )
 
     def _choices_of_max_features(self, n_rows, n_features, kept):
-        """Numbers of features of a split to choose from."""
+        """Candidates for the number of features of a split."""
         if self.max_features == "auto" and kept:
             return [kept["max_features"]]
         if self.max_features == "auto" and self._is_table():
@@ -399,7 +403,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         return size
 
     def _check_compatible(self, settings, before):
-        """Raise where trees to be added would not fit those that exist."""
+        """Raise ValueError if new trees would not match the existing ones."""
         steepness = settings.annealing.final
         if before.steepness != steepness:
             raise ValueError(
@@ -446,30 +450,30 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         return self._procedure.growth == "complete"
 
     def _is_table(self):
-        """A forest of features without an order, whose number for a split is chosen?"""
+        """Do features have no order, so that their number for a split is chosen?"""
         return self.feature_shape is None and not self._uses_all_features()
 
     def _uses_all_features(self):
-        """A single tree, or splits whose features are given by their places?"""
+        """Is it a single tree, or do splits use all features, or those of a patch?"""
         return self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
-    """Classify with trees of hyperplanes, trained together: soft first, hard in the end.
+    """End-to-end forest classifier: soft trees of hyperplanes that are hard in the end.
 
-    A row goes right at a split with a probability, the sigmoid of its margin times a steepness, so
-    that the likelihood of the labels can be differentiated (equations 1 to 5 of the paper [1]_).
-    Trees are grown by training one such split at a time, then trained as a whole by expectation
-    maximisation, while the steepness grows; predictions send every row to one side of every split.
-    `E2EDecisionForest` is another name of this class.
+    During training, a row goes right at a split with a probability, which is the sigmoid of its
+    margin times a steepness. The likelihood of the labels is therefore differentiable (equations 1
+    to 5 of the paper [1]_). A tree is grown by training one such split at a time; then the whole
+    tree is trained by expectation maximisation, while the steepness grows. In prediction, every
+    row goes to one side of every split. `E2EDecisionForest` is another name of this class.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    E2EDecisionForestRegressor : The same for real targets.
-    NonGreedyTreeClassifier : Hard trees that are trained together, by a bound of their loss.
+    E2EDecisionForestRegressor : The same for regression.
+    NonGreedyTreeClassifier : A hard tree, trained as a whole on a bound of its loss.
     CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
     {notes_and_references}
@@ -527,17 +531,17 @@ E2EDecisionForest = E2EDecisionForestClassifier
 
 @described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
-    """Predict real targets with trees of hyperplanes that are trained together, by likelihood.
+    """End-to-end forest regressor: soft trees of hyperplanes that are hard in the end.
 
-    As `E2EDecisionForestClassifier`, with leaves that hold a normal density, with a mean and a
-    variance for each output, instead of class probabilities.
+    It works like `E2EDecisionForestClassifier`, but the leaves hold normal densities, with a mean
+    and a variance for each output, instead of class probabilities.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    E2EDecisionForestClassifier : The same for labels.
-    NonGreedyTreeRegressor : Hard trees that are trained together, by a bound of their loss.
+    E2EDecisionForestClassifier : The same for classification.
+    NonGreedyTreeRegressor : A hard tree, trained as a whole on a bound of its loss.
     CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
     {notes_and_references}

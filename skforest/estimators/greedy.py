@@ -1,4 +1,4 @@
-"""What estimators share whose trees are grown node by node."""
+"""Base classes of estimators whose trees are grown node by node."""
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -40,7 +40,7 @@ class GreedyForest(BaseForest):
     }
 
     def _growth_settings(self, **resolved):
-        """The `GrowthSettings` of the parameters, as keywords; `resolved` override."""
+        """The `GrowthSettings` of the parameters, as keywords; `resolved` take precedence."""
         search, max_bins = self._procedure, getattr(self._procedure, "max_bins", "auto")
         min_decrease = getattr(search, "min_impurity_decrease", 0.0)
         settings = {
@@ -59,7 +59,7 @@ class GreedyForest(BaseForest):
         return settings | {"max_depth": MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)}
 
     def _resolve_max_features(self, n_features, auto):
-        """The number of directions at a node; `auto` is that of "auto"."""
+        """The number of directions at a node; `auto` is the value of "auto"."""
         value = self.max_features
         if value == "auto":
             return auto
@@ -74,7 +74,7 @@ class GreedyForest(BaseForest):
         return max(1, int(value * n_features))
 
     def _auto_bins(self):
-        """Default number of bins, fewer where there are many classes to add up."""
+        """Default number of bins, smaller if there are many classes to add up."""
         return 32 if np.max(getattr(self, "n_classes_", 2)) >= 10 else 64
 
 
@@ -93,7 +93,7 @@ class ObliqueForest(GreedyForest):
         return getattr(self._procedure, "scaling", "minmax")
 
     def _user_kernel(self, data):
-        """The kernel of a `Loss` of the user, of the loss of the leaves; None without one."""
+        """The kernel of a user's `Loss`, if the parameter `loss` is one; otherwise None."""
         if not isinstance(self.loss, Loss):
             return None
         if is_classifier(self):

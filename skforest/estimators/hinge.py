@@ -1,8 +1,8 @@
 """Random hinge forests and ferns.
 
 Lay, Harrison, Schreiber, Dawer, Barbu, "Random Hinge Forest for Differentiable Learning". The
-response of a tree is the smallest margin on the path to a leaf times the vector of the leaf.
-Features, thresholds and vectors are trained by stochastic gradient descent, all trees together.
+response of a tree is the vector of the leaf times the smallest margin on the path to it. Features,
+thresholds and vectors of all trees are trained together by stochastic gradient descent.
 """
 
 import math
@@ -21,51 +21,54 @@ from .validation import Procedure, store_parameters
 REGRESSOR_LOSSES = loss_names("for_hinge")
 CLASSIFIER_LOSSES = loss_names("for_hinge", of_labels=True)
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
-# learning_rate="auto" times the number of trees, whose responses are added.
+# learning_rate="auto" times the number of trees: their responses are added.
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
 
 PARAMETERS = """
 n_estimators : int
-    Number of trees of a bag, at least 1. Their responses are added.
+    Number of trees in each bag, at least 1. Their responses are added.
 structure : {"tree", "fern"}
     "tree": every split has a feature and a threshold of its own. "fern": all splits of a level
-    share one, which takes half of the parameters and is a little faster.
+    share one feature and one threshold, which halves the number of parameters and is a little
+    faster.
 features : {"linear", "identity", "both", "conv"}
     What splits compare with their thresholds. "linear": learned inner products. "identity": the
-    columns of X. "both": any of these, with equal probabilities, but columns in at most a quarter
-    of the splits. "conv": convolutions over images with learned kernels, at all places.
+    columns of X. "both": inner products and columns, drawn with equal probabilities, but columns
+    in at most a quarter of the splits. "conv": convolutions of images with learned kernels, at all
+    positions.
 feature_shape : tuple of int or None
-    Height, width and optionally number of channels of the images. Needed for "conv", and without
-    effect otherwise. X may then be given as ``(n_samples, *feature_shape)``.
+    Height, width and optionally number of channels of images, for features="conv". X may then have
+    the shape ``(n_samples, *feature_shape)``.
 n_directions : "auto" or int
-    Number of learned inner products, which all trees of a bag share. "auto": 100, or 200 from
-    10000 rows on. For "conv" the number of kernels; "auto": 80.
+    Number of learned inner products, which all trees of a bag share. "auto": 100, or 200 with at
+    least 10000 rows. With features="conv", the number of kernels, for which "auto" is 80.
 max_depth : "auto" or int
-    Depth of the trees, 1 to 16. "auto": 5, or 8 from 10000 rows on.
+    Depth of the trees, 1 to 16. "auto": 5, or 8 with at least 10000 rows.
 n_bags : "auto" or int
     Number of forests that are trained independently and averaged. "auto": 5.
 learning_rate : "auto" or float
-    Length of the first steps, more than 0. "auto": 3 over `n_estimators`, since the responses of
-    trees are added; ten times that for "adagrad", and a thirtieth for loss="poisson".
+    Length of the first gradient steps, greater than 0. "auto": 3 / `n_estimators`, because the
+    responses of the trees are added; ten times as much with optimizer="adagrad", and a thirtieth
+    with loss="poisson".
 max_iter : "auto" or int
-    Number of steps. "auto": 6 n / 1000 passes over n rows, at least 40 and at most 120, but at
-    least 2400 and at most 20000 steps.
+    Number of gradient steps. "auto": enough for 6 n / 1000 passes over n rows, but at least 40 and
+    at most 120 passes, and at least 2400 and at most 20000 steps.
 dropout : float
-    Fraction of the trees, drawn for every step, that are left out of it. In [0, 1).
+    Fraction of the trees that is left out of each step, drawn at random, in [0, 1).
 bootstrap : bool
-    True: each bag is trained on a bootstrap sample, rows drawn with replacement with
-    probabilities proportional to their weights. False: on all rows.
+    True: each bag is trained on a bootstrap sample; rows are drawn with replacement, with
+    probabilities proportional to their weights. False: each bag is trained on all rows.
 max_samples : int, float or None
     Number of rows to draw for each bag; a float is a fraction of the distinct rows. None: as many
     as there are distinct rows. Only with a bootstrap.
 oob_score : bool
-    Whether to score the forest on the rows that each bag did not draw. Only with a bootstrap.
+    Whether to compute an out-of-bag score, for which each row is predicted by the bags that did
+    not draw it. Only with a bootstrap.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, else about ten lines. It counts bags, or
-    evaluations of the loss where there is only one bag. More than 1, without tqdm: a line for
-    each of them.
+    1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts bags, or the
+    evaluations of the loss of a single bag. More than 1, without tqdm: one line for each step.
 warm_start : bool
-    Whether to keep the bags of the last fit and add those missing to `n_bags`.
+    Whether to keep the bags of the previous fit and only add the bags missing to `n_bags`.
 procedure : HingeProcedure or None
     Details of training that only the paper's experiments need. None: ``HingeProcedure()``.
     ``HingeProcedure.as_printed()``: as in the paper.
@@ -76,62 +79,59 @@ PROCEDURE_PARAMETERS = """
 kernel_size : int
     Height and width of the kernels of "conv", which cover all channels.
 stride : int
-    Pixels from one place of a kernel to the next, in both directions.
+    Number of pixels from one position of a kernel to the next, in both directions.
 head : {"leaves", "linear"}
-    "leaves": leaves hold vectors with one number for each output, and trees are added. "linear":
-    leaves hold one number, and a learned matrix maps the responses of the trees to the outputs;
-    the paper's choice for tables.
+    "leaves": each leaf holds a vector with one number per output, and trees are added. "linear":
+    each leaf holds a single number, and a learned matrix maps the responses of the trees to the
+    outputs; this is the paper's choice for tables.
 optimizer : {"adam", "adagrad", "sgd"}
-    How a gradient becomes a step. "sgd" uses `momentum`. Only leaves and thresholds that the rows
-    of the batch use are moved.
+    How a gradient becomes a step. A step changes only leaves and thresholds that its rows use.
 momentum : float
-    Fraction of the last step that is added to the next, in [0, 1). Only for "sgd".
+    Fraction of the previous step that is added to the next one, in [0, 1). Only for "sgd".
 weight_decay : float
-    Fraction of the weights of inner products and leaves that a step removes, in units of its
-    length. Not negative.
+    Weight decay, at least 0, as in AdamW: each step shrinks the weights of inner products and
+    leaves by this fraction, times the length of the step.
 schedule : {"cosine", "constant", "plateau"}
-    How the learning rate develops: to 0 along a cosine, not at all, or multiplied by 0.3 whenever
-    three evaluations have not found a lower loss.
+    How the learning rate develops. "cosine": it falls to 0 along a cosine. "constant": not at all.
+    "plateau": times 0.3 whenever three evaluations have not found a lower loss.
 batch_size : "auto" or int
-    Rows of a step, at least 2. "auto": a sixteenth of the rows, at least 8, at most 64, or 128
-    from 10000 rows on.
+    Number of rows in a gradient step, at least 2. "auto": a sixteenth of the rows, but at least 8,
+    and at most 64, or 128 with at least 10000 rows.
 scaling : {"standard"} or None
-    Units of the centred features in the inner products. "standard": their standard deviations.
-    None: one unit for all features, so that those that vary much dominate, as the raw features of
-    the paper do; the weights of p features then start with variance 1 instead of 1 / p, so that a
-    step changes them less. Features for "conv" always have one unit, and weights of variance
-    1 / p. With "standard", outliers are limited, see
-    below.
+    Units of the centred features in the inner products. "standard": their standard deviations;
+    outliers are limited, see below. None: one unit for all features, so that features with a large
+    variance dominate, as in the paper. The weights of p features then start with variance 1
+    instead of 1 / p, so that a step changes them less. With features="conv", all features always
+    share one unit, and the variance is 1 / p.
 importance_power : float
-    The unit of a feature is divided by (importance / mean importance) to this power, 0 to 16, in
-    the inner products; importances are those of a quick random forest. 0: no division. Larger
-    values help where most features are noise.
+    How strongly inner products scale up the features that a quick random forest finds important, 0
+    to 16: the unit of a feature is divided by (importance / mean importance) to this power. 0: not
+    at all. Larger values help if most features are noise.
 label_smoothing : float
-    Fraction of each row that counts for all classes alike, in [0, 1), for loss="log_loss". Makes
-    predictions less confident.
+    Fraction of each label that is spread evenly over all classes, in [0, 1), for loss="log_loss".
 early_stopping : bool
-    Whether to hold out rows of every bag and keep the model with the least loss on them. That
-    increases the error on most tables.
+    Whether to hold out rows of every bag and keep the model with the lowest loss on them. Off by
+    default, because it increases the error on most tables.
 validation_fraction : float
-    Fraction of the rows to hold out, in (0, 1), drawn separately per bag. For `early_stopping`,
-    and for `calibrate` of classifiers and loss="quantile" of regressors.
+    Fraction of the rows to hold out, in (0, 1), drawn separately for each bag. It is used by
+    `early_stopping`, by `calibrate` of classifiers, and by loss="quantile" of regressors.
 n_iter_no_change : int
     Training of a bag stops after this many evaluations without improvement, at least 1. There are
-    40 evaluations in all, or one in 500 steps where that is more. Only with `early_stopping`.
+    40 evaluations in all, or one every 500 steps if that is more. Only with `early_stopping`.
 """
 
 CLASSIFIER_PARAMETERS = (
     PARAMETERS
     + """
 loss : {"log_loss"} or Loss
-    What is minimised. "log_loss": the negative log-likelihood of the labels. Or an instance of
-    `Loss`, a differentiable loss of your own, with one-hot labels as targets and one output.
+    Loss to minimise. "log_loss": the negative log-likelihood of the labels. You can also pass a
+    `Loss`, a differentiable loss of your own for one output; its targets are one-hot labels.
 calibrate : bool
-    Whether the first bag leaves out some rows, to find the `temperature_`, since probabilities are
-    too close to 0 and 1 where labels are noisy: the fraction `validation_fraction` of the
-    procedure, or 30 rows where that is more, but at most half. No effect with a single bag, with
-    fewer than 20 rows, with early stopping or `bootstrap`, with several outputs, and with a
-    `Loss` of your own.
+    Whether to calibrate probabilities, which are too close to 0 and 1 if labels are noisy. The
+    first bag then leaves out some rows to find the `temperature_`: the fraction
+    `validation_fraction` of the procedure, or 30 rows if that is more, but at most half of all
+    rows. No effect with a single bag, fewer than 20 rows, early stopping, `bootstrap`, several
+    outputs, or a `Loss` of your own.
 """
 ).rstrip() + CLASS_WEIGHT
 
@@ -139,14 +139,14 @@ REGRESSOR_PARAMETERS = (
     PARAMETERS
     + """
 loss : str, HuberLoss or Loss
-    What is minimised, in units of the standard deviation of each output; that of a robust
-    estimate, which outliers do not determine, for "absolute_error", "huber" and "quantile".
+    Loss to minimise. Targets are in units of the standard deviation of each output; for
+    "absolute_error", "huber" and "quantile", it is estimated in a way that outliers hardly change.
     "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
-    stopping takes the absolute error. "quantile": for the quantile given; the forest is then
-    shifted so that `quantile` of the rows of a held-out part lie below it. "poisson": for counts,
-    0 or more; the trees add up to the logarithm of the mean. `HuberLoss` is "huber" with a
-    parameter, such as ``HuberLoss(delta=2.0)``. Or an instance of `Loss`, a differentiable loss of
-    your own.
+    stopping uses the absolute error. "quantile": for the quantile in `quantile`; predictions are
+    then shifted so that this fraction of held-out targets lies below them. "poisson": for counts,
+    at least 0; the trees add up to the logarithm of the mean. `HuberLoss` is "huber" with a
+    parameter, such as ``HuberLoss(delta=2.0)``. You can also pass a `Loss`, a differentiable loss
+    of your own.
 quantile : float
     Quantile to predict, in (0, 1). Only for loss="quantile".
 """
@@ -158,14 +158,14 @@ n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int
 loss_curve_ : list of ndarray
     One entry per bag: mean loss of the batches since the last evaluation. In regression, targets
     are in the units of `loss`, or of their mean for "poisson"; the squared error is halved. A
-    `skforest.Loss` has the units of y.
+    `skforest.Loss` is in the units of y.
 validation_scores_ : list of ndarray
     One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
     `early_stopping`.
 n_iter_ : list of int
     Number of steps of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
-    Not negative, with sum 1: mean absolute derivative of the trees with respect to the feature,
+    At least 0, with sum 1: the mean absolute derivative of the trees with respect to each feature,
     times its standard deviation.
 """
 
@@ -173,20 +173,20 @@ CLASSIFIER_ATTRIBUTES = (
     ATTRIBUTES
     + """
 temperature_ : float
-    At least 1. The vectors of all leaves were divided by it; 1 without `calibrate`.
+    Divisor of the vectors of all leaves, at least 1; it is 1 without `calibrate`.
 """
 )
 
 NOTES = """
-Features are standardised, and so are inner products, by running statistics; both are folded into
-the directions and thresholds of the forest. Subtrees that no training row reaches are removed, and
-their response is 0. Training on sparse X takes the time and the steps of dense X, without a dense
-copy of it.
+Features are standardised, and inner products are standardised by running statistics; both are
+folded into the directions and thresholds of the forest. Subtrees that no training row reaches are
+removed; their response is 0. Training on sparse X takes the same steps and the same time as on
+dense X, but makes no dense copy.
 
 {outliers}
 
 {weighted_rows}
-Rows are sampled for an epoch in proportion to their weights.
+The rows of an epoch are drawn in proportion to their weights.
 """
 
 REFERENCES = """
@@ -200,7 +200,7 @@ class HingeProcedure(Procedure):
     """How hinge forests are trained, in detail.
 
     The parameter `procedure` of `RandomHingeForestClassifier` and `RandomHingeForestRegressor`.
-    The defaults suit tables; `as_printed` is what the paper [1]_ does.
+    The defaults suit tables; `as_printed` does what the paper [1]_ does.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
 
     @property
     def _limits_features(self):
-        # The features of the paper, scaling=None, have all their values, and so have images.
+        # With scaling=None, as in the paper, and for images, feature values are not limited.
         if self.feature_shape is not None:
             return None
         return "range" if self._procedure.scaling is None else "usual"
@@ -355,7 +355,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
         return auto | {"batch_size": batch_size}
 
     def _receptive_fields(self, n_features):
-        """Pixels under a kernel at each of its places; ValueError if it has none."""
+        """Pixels under a kernel at each of its positions; ValueError if it has none."""
         if self.feature_shape is None:
             raise ValueError("features='conv' needs feature_shape, such as (28, 28)")
         grid = FeatureGrid(self.feature_shape, n_features)
@@ -393,19 +393,19 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
     takes_batch=TAKES_BATCH,
 )
 class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
-    """Classify with trees of margins that are trained together, by gradient descent.
+    """Random hinge forest classifier: smooth trees, trained together by gradient descent.
 
-    The response of a tree is the smallest margin on the path to a leaf times the vector of the
-    leaf (equation 10 of the paper [1]_); probabilities are the softmax of the sum over trees.
-    Inner products, thresholds and leaf vectors are random at first and trained together to
-    minimise the log loss. Such a forest is continuous and piecewise linear, where a greedy forest
-    is piecewise constant.
+    A hinge forest is trained like a small neural network. It is continuous and piecewise linear,
+    where a greedy forest is piecewise constant. The response of a tree is the vector of a leaf
+    times the smallest margin on the path to the leaf (equation 10 of the paper [1]_);
+    probabilities are the softmax of the sum over trees. Inner products, thresholds and leaf
+    vectors start at random values and are trained together to minimise the log loss.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    RandomHingeForestRegressor : The same for real targets.
+    RandomHingeForestRegressor : The same for regression.
     CO2ForestClassifier : Hyperplanes that are optimised node by node.
 
     {notes_and_references}
@@ -472,14 +472,14 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         return self._make_loss().scale.units(target, data.weight, baseline)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
+        """Train on a batch of a stream, with one pass over its rows at the rate `learning_rate`.
 
-        With ``class_weight="balanced"``, the weights of the classes are those of each batch.
+        With ``class_weight="balanced"``, the class weights are computed from each batch.
 
         {takes_batch}
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,), default=None
-            All labels of the stream, which the first call must name. None: those of before.
+            All labels of the stream; required in the first call. None: the earlier ones.
         sample_weight : array-like of shape (n_samples,), default=None
 
         {returns_self}
@@ -494,7 +494,9 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
                     raise ValueError("classes must be passed on the first call to partial_fit.")
                 self._encode_target(known, False)
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(f"classes={classes!r} are not those of before, {self.classes_}")
+                raise ValueError(
+                    f"classes={classes!r} differ from those of earlier calls, {self.classes_}"
+                )
             return self._encode_known_target(y)
 
         return self._partial_fit(X, y, sample_weight, encode)
@@ -502,7 +504,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     def _set_stream_target(self, data):
         data = self._set_target(data, False)
         n = self.n_classes_
-        # A class without rows may occur in a later batch.
+        # A class that has no rows yet may occur in a later batch.
         return data.with_target(data.target, TargetUnits(np.zeros(n), 1.0, np.ones(n)))
 
 
@@ -515,17 +517,17 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
     takes_batch=TAKES_BATCH,
 )
 class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
-    """Predict real targets with trees of margins that are trained together, by gradient descent.
+    """Random hinge forest regressor: smooth trees, trained together by gradient descent.
 
-    As `RandomHingeForestClassifier`, with the sum over trees as the prediction: a continuous,
-    piecewise linear function (equation 10 of the paper [1]_), which continues beyond the training
-    data up to one range of each feature.
+    It works like `RandomHingeForestClassifier`, but predicts the sum over trees (equation 10 of
+    the paper [1]_): a continuous, piecewise linear function, which extrapolates by up to one range
+    of each feature beyond the training data.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    RandomHingeForestClassifier : The same for labels.
+    RandomHingeForestClassifier : The same for classification.
     CO2ForestRegressor : Hyperplanes that are optimised node by node.
 
     {notes_and_references}
@@ -578,7 +580,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
         return make_loss(self.loss, self.n_outputs_, in_units=True, quantile=self.quantile)
 
     def partial_fit(self, X, y, sample_weight=None):
-        """Train on a batch of a stream: one pass over its rows, at the rate `learning_rate`.
+        """Train on a batch of a stream, with one pass over its rows at the rate `learning_rate`.
 
         {takes_batch}
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)

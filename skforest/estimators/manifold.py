@@ -2,9 +2,8 @@
 
 R. Perry, T. M. Tomita, J. Patsolic, B. Falk, J. T. Vogelstein, "Manifold Forests: Closing the Gap
 on Neural Networks". At every node, random directions are drawn that use the positions of the
-features: sums over patches of an image, a signal or a circle. Two other distributions of
-directions are SPORF, sparse random mixtures of features (Tomita et al.), and single features, a
-random forest (Breiman).
+features: sums over patches of an image, a signal or a circle. Directions can also be sparse random
+mixtures of features (SPORF, Tomita et al.) or single features, as in a random forest (Breiman).
 """
 
 import math
@@ -21,27 +20,29 @@ from .validation import Procedure, store_parameters
 
 PARAMETERS = """
 projection : {"auto", "axis", "sparse", "patch"}
-    Distribution of the directions. "axis": single features, without replacement within a node.
-    "sparse": mixtures of a few features (SPORF). "patch": boxes in the array of features.
-    "auto": "patch" if `feature_shape` is given, else "sparse".
+    Distribution of the directions. "axis": single features, drawn without replacement at each
+    node. "sparse": random combinations of a few features (SPORF). "patch": boxes in the array of
+    features. "auto": "patch" if `feature_shape` is given, otherwise "sparse".
 feature_shape : int, tuple of int or None
-    Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal,
-    ``(28, 28)`` for an image, ``(28, 28, 3)`` for an image with colours, ``(8, 8, 8)`` for a
-    volume; at most 8 axes. Must multiply to the number of features. X may also be given as
-    ``(n_samples, *feature_shape)``. None: ``(n_features,)``. For images and signals this is the
+    Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal, ``(28,
+    28)`` for an image, ``(28, 28, 3)`` for an image with colours, ``(8, 8, 8)`` for a volume; at
+    most 8 axes, whose lengths multiply to the number of features. X may also have the shape
+    ``(n_samples, *feature_shape)``. None: ``(n_features,)``. For images and signals, this is the
     parameter that matters most.
 wrap : bool or array-like of bool
-    Whether all axes, or each axis, close to a circle: a patch may then continue over their end.
+    Whether axes are circular, as one bool or one for each axis: a patch may then continue at the
+    other end.
 unordered : bool or array-like of bool
-    Axes without an order, such as colour channels or sensors: along them a patch takes a random
-    subset instead of neighbours.
+    Whether axes have no order, such as colour channels or sensors, as one bool or one for each
+    axis: a patch then takes a random subset instead of neighbours.
 criterion : {"gini", "entropy"}
     Impurity that a split decreases.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
-    Directions tried at a node. An int is a count, a float a multiple of the number of features p
-    (above 1 is allowed: there are more directions than features), None is p. "sqrt" is the square
-    root of p. "auto": with "axis" the square root of p, or p in regression; with "sparse" 4 times
-    the square root, but at most p and at least 16; with "patch" 2 times the square root.
+    Number of directions tried at each node. An int is a count, a float is a multiple of the number
+    p of features (it may exceed 1, since there are more directions than features), and None is p.
+    "sqrt" is the square root of p. "auto": with "axis", the square root of p, or p in regression;
+    with "sparse", 4 times the square root of p, but at most p, and at least 16; with "patch", 2
+    times the square root of p.
 procedure : ManifoldProcedure or None
     Details of the directions and of the search for cuts. None: ``ManifoldProcedure()``.
     ``ManifoldProcedure.as_printed()``: as in the papers.
@@ -50,28 +51,29 @@ USUAL = "n_estimators projection feature_shape max_features max_depth min_sample
 
 PROCEDURE_PARAMETERS = """
 contrast : {"sum", "edge", "difference", "mix"}
-    What a patch measures. "sum": the sum of its entries, as in the paper. "edge": that, minus the
-    sum of an equal patch right beside it along a random axis. "difference": minus an equal patch
-    at most 8 entries away along each axis. "mix": one of the three, at random for each candidate.
-    With few images or signals (tens), "sum" can be better.
+    What a patch measures. "sum": the sum of its entries, as in the paper. "edge": the sum minus
+    that of an equal patch right beside it along a random axis. "difference": the sum minus that of
+    an equal patch at most 8 entries away along each axis. "mix": one of the three, drawn for each
+    candidate. With few images or signals (tens), "sum" can be better.
 min_patch : int or array-like of int
     Smallest length of a patch, or one for each axis, from 1 to the length of the axis.
 max_patch : "auto", int or array-like of int
     Largest length of a patch, or one for each axis, from `min_patch` to the length of the axis.
     "auto": the square root of the length of the axis, rounded up; for unordered axes, the length.
 placement : {"corner", "inside"}
-    How a patch is drawn. "corner": first its corner, then a size with which it stays inside, as
-    in the paper; patches at the far borders are smaller. "inside": first its size, then one of
-    all corners with which it stays inside, as in the first code of the paper's authors.
+    How a patch is drawn so that it stays inside the array. "corner": first its corner, then a size
+    that fits, as in the paper; patches at the far borders are smaller. "inside": first its size,
+    then a corner that fits, as in the first code of the paper's authors.
 n_nonzeros : float
-    Sparse directions: mean number of features mixed, before 0 is drawn again. More than 0; values
-    above the number of features mean all.
+    Sparse directions: mean number of combined features, before zeros are drawn again. Greater than
+    0; values above the number of features mean all features.
 nonzeros : {"poisson", "fixed"}
-    Sparse directions: whether the number of features is Poisson distributed (0 is drawn again)
-    or always `n_nonzeros`, rounded down.
+    Sparse directions: how the number of features is drawn. "poisson": from a Poisson distribution;
+    zeros are drawn again. "fixed": it is always `n_nonzeros`, rounded down.
 sparse_weights : {"scaled", "sign"}
-    Sparse directions. "sign": weights are +1 or -1, as in SPORF. "scaled": these divided by the
-    standard deviation of the feature without outliers, so that none dominates by its unit.
+    Weights of sparse directions. "sign": +1 or -1, as in SPORF. "scaled": +1 or -1, divided by the
+    standard deviation of the feature without outliers, so that no feature dominates because of its
+    unit.
 """
 
 ATTRIBUTES = """
@@ -80,15 +82,15 @@ projection_, feature_shape_, max_features_, max_bins_ : str, tuple, int, int
 min_patch_, max_patch_ : ndarray of shape (n_axes,), int32
     Resolved values of these parameters; only with projection "patch".
 feature_importances_ : ndarray of shape (n_features_in_,), float64
-    Importances of the features: not negative, with sum 1. ``.reshape(feature_shape_)`` can be
-    shown as an image.
+    Importances of the features; at least 0, with sum 1. Those of images can be shown as an image
+    with ``.reshape(feature_shape_)``.
 """
 
 NOTES = """
 {weighted_rows}
 
-X of uint8 or bool, and X that holds only whole numbers from 0 to 255, is kept as bytes: a quarter
-of the memory, faster, and exactly the same forest.
+X is kept as bytes if its dtype is uint8 or bool, or if it holds only whole numbers from 0 to 255.
+That takes a quarter of the memory, is faster, and gives exactly the same forest.
 """
 
 REFERENCES = """
@@ -104,9 +106,10 @@ REFERENCES = """
 class ManifoldProcedure(Procedure):
     """How manifold forests draw directions and search for cuts, in detail.
 
-    The parameter `procedure` of `ManifoldForestClassifier` and `ManifoldForestRegressor`. The
-    defaults suit images and tables; `as_printed` is what the papers do: sums over patches [1]_,
-    signs as weights of sparse directions [2]_, and exact cuts.
+    Pass it as the parameter `procedure` of `ManifoldForestClassifier` or
+    `ManifoldForestRegressor`. The defaults suit images and tables; `as_printed` does what the
+    papers do: sums over patches [1]_, weights of +1 and -1 in sparse directions [2]_, and exact
+    cuts.
 
     Parameters
     ----------
@@ -277,7 +280,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         return np.array(low, dtype=np.int32), np.array(high, dtype=np.int32)
 
     def _auto_max_features(self, n_features, projection):
-        """Chosen by errors on tables (sparse) and out of bag on images (patch)."""
+        """Default number of directions, chosen by errors on tables, and out of bag on images."""
         root = math.sqrt(n_features)
         if projection == "patch":
             return math.ceil(2 * root)
@@ -288,18 +291,18 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
 
 @described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
-    """Classify with a forest of random patches, sparse mixtures or single features.
+    """Forest classifier over random patches, sparse combinations or single features.
 
-    At every node, `max_features_` random directions are drawn; the rows of the node are projected
-    on each, and the best cut is taken (Perry et al. [1]_, section 3). `projection` says where
-    directions come from: patches of structured features (images, signals, volumes, circles),
-    sparse random mixtures of features [2]_, or the features themselves, which is a random forest.
+    At every node, `max_features_` random directions are drawn, the rows of the node are projected
+    on each of them, and the best cut is taken (Perry et al. [1]_, section 3). `projection` says
+    where directions come from: patches of structured features (images, signals, volumes, circles),
+    sparse random combinations of features [2]_, or single features, as in a random forest.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    ManifoldForestRegressor : The same for real targets.
+    ManifoldForestRegressor : The same for regression.
     sklearn.ensemble.RandomForestClassifier : Single features, exact splits.
 
     {notes_and_references}
@@ -360,15 +363,16 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
 
 @described(PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
-    """Predict real targets with a forest of random patches, sparse mixtures or single features.
+    """Forest regressor over random patches, sparse combinations or single features.
 
-    As `ManifoldForestClassifier`, with the squared error as the impurity and means as leaf values.
+    It works like `ManifoldForestClassifier`, with the squared error as the impurity and means as
+    leaf values.
 
     {parameters_and_attributes}
 
     See Also
     --------
-    ManifoldForestClassifier : The same for labels.
+    ManifoldForestClassifier : The same for classification.
     sklearn.ensemble.RandomForestRegressor : Single features, exact splits.
 
     {notes_and_references}

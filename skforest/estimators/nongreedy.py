@@ -23,30 +23,30 @@ AXIS_SEARCHED = 4096  # rows among which a cut is searched with init="axis"
 
 PARAMETERS = """
 init : {"co2", "soft", "axis"}
-    How the tree is grown from which joint training starts. "co2", "soft": with hyperplanes, as
+    How the initial tree of joint training is grown. "co2", "soft": with hyperplanes, as in
     `CO2ForestClassifier` with this `objective`. "axis": with single features.
 loss : {LOSS} or Loss
-    What the leaves minimise. Or an instance of `Loss`: any differentiable loss of your own, for
-    which the bound holds as for LOSS. First cuts are searched and importances measured as for
-    LOSS.
+    Loss that the leaves minimise. You can also pass an instance of `Loss`, any differentiable loss
+    of your own; the bound holds for it, too. First cuts are searched, and importances are
+    measured, with LOSS in any case.
 nu : "auto" or float
-    Bound on the squared norm of the weights and the bias of a split, more than 0. Larger values
-    bring the bound closer to the loss; below 10, trees lose most of their leaves. Features are
-    measured in the units of `row_norm` of the procedure. "auto": 300 over the square root of the
+    Upper limit of the squared norm of the weights and the bias of a split, greater than 0. Larger
+    values bring the bound closer to the loss; below 10, trees lose most of their leaves. Features
+    are scaled as `row_norm` of the procedure says. "auto": 300 divided by the square root of the
     number of features, but at least 20 and at most 100.
 learning_rate : float
-    Length of the first gradient step, more than 0.
+    Length of the first gradient step, greater than 0.
 n_epochs : "auto" or int
     Number of passes over all rows. "auto": 1000000 / n for n rows, but at least 10 and at most 30.
 l1 : float
-    Weight of the sum of the absolute weights of all splits in the objective, 0 or more. It makes
-    weights 0, and splits with few weights are stored sparsely.
+    L1 penalty on the weights of all splits, at least 0. It sets weights to 0, and splits with few
+    weights are stored sparsely.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
-    Features among which the first cut of a node is searched when the tree is grown. An int is a
-    count, a float a multiple of the number of features, None all. "auto", "sqrt": the square root
-    of the number of features ("auto" rounds up).
+    Number of features among which the first cut of a node is searched when the tree is grown. An
+    int is a count, a float is a multiple of the number p of all features, and None is p. "auto",
+    "sqrt": the square root of p ("auto" rounds up).
 min_samples_leaf : int or float
-    Smallest number of rows of a leaf when the tree is grown; a float is a fraction of the rows of
+    Minimum number of rows in a leaf when the tree is grown. A float is a fraction of the rows of
     the tree. Joint training may leave fewer.
 procedure : NonGreedyProcedure or None
     Details of joint training that only the paper's experiments need. None:
@@ -58,50 +58,50 @@ USUAL = "init loss max_features max_depth min_samples_leaf"
 
 PROCEDURE_PARAMETERS = """
 inference : {"fast", "full"}
-    Which leaves compete in loss-augmented inference. "fast": those that a row reaches when at
+    Which leaves compete in loss-augmented inference. "fast": the leaves that a row reaches if at
     most one split on its path is reversed (equation 13). "full": all leaves (equation 7); slower,
     and seldom better.
 stable : bool
-    Whether to keep the leaf to which every row is assigned until the bound converges
-    (equation 14): more leaves stay in use, and progress is slower.
+    Whether to keep the assignment of rows to leaves fixed until the bound converges (equation 14):
+    more leaves stay in use, but progress is slower.
 schedule : {"linear", "constant"}
-    How the learning rate develops: linearly to 0 over the epochs, or not at all, as in algorithm 1
-    of the paper.
+    How the learning rate develops. "linear": it falls linearly to 0 over the epochs. "constant":
+    it does not change, as in algorithm 1 of the paper.
 smoothing : float
-    Rows, of mean weight, that are added to each class of a leaf before training. More than 0.
-    Leaves that are stored with leaves="counts" are not smoothed. No effect in regression.
+    Pseudocount that is added to each class of a leaf before training, in rows of mean weight.
+    Greater than 0. With leaves="counts", stored leaves are not smoothed. No effect in regression.
 leaves : {"counts", "trained"}
-    What leaves predict. "counts": class frequencies, or means, of the rows that reach them when
-    training has ended. "trained": their trained parameters, as in the paper; no class has
-    probability 0, so that the log loss of a tree is far smaller, and its error about the same.
+    What leaves predict. "counts": the class frequencies, or the mean, of the rows that reach the
+    leaf after training. "trained": the trained parameters, as in the paper; no class has
+    probability 0, so the log loss of a tree is far smaller, while its error is about the same.
 scaling : {"minmax", "standard"} or None
     How features are scaled over the training set, in float64. "minmax": to [0, 1]. "standard": to
-    mean 0 and standard deviation 1. None: not at all, and values beyond 2^60 count as 2^60. Codes
-    of categories are always in [0, 1]. No effect on the refinement of a CO2 forest, whose own
-    procedure decides.
+    mean 0 and standard deviation 1. None: they are not scaled, and values beyond 2^60 count as
+    2^60. Codes of categories are always in [0, 1]. It has no effect on the refinement of a CO2
+    forest, whose own procedure decides.
 row_norm : float or None
-    Root mean square norm to which rows are scaled, by one number for all features, after they
-    have been centred on their mean. More than 0. None: rows are neither centred nor scaled, as in
-    the paper.
+    Rows are centred, then multiplied by one number, the same for all features, so that their root
+    mean square norm is `row_norm`. Greater than 0. None: rows are neither centred nor scaled, as
+    in the paper.
 rescale_splits : bool
-    True: joint training starts with splits of squared norm `nu`. False: with the norm that they
-    have in the grown tree, as in the paper, or with squared norm `nu` if that is smaller.
+    True: joint training starts with splits of squared norm `nu`. False: splits keep their norm
+    from the grown tree, as in the paper, unless its square exceeds `nu`.
 """
 
 ATTRIBUTES = """
 nu_, max_features_ : float, int
     Resolved values of these parameters.
 loss_curve_ : ndarray of shape (n_epochs,), float64
-    Mean bound on the loss in each epoch, computed as the rows are visited. Empty if the tree has
+    Mean bound of the loss in each epoch, computed as the rows are visited. Empty if the tree has
     no split.
 validation_scores_ : ndarray of shape (n_epochs,), float64
     Minus the loss of the held-out rows after each epoch. Empty without `early_stopping`.
 n_active_leaves_ : int
-    Number of leaves that training rows reach in the end; the others are removed.
+    Number of leaves that training rows reach in the end. All other leaves are removed.
 """
 
 NOTES = """
-The tree repeats the scaling of features when it predicts.
+The tree scales features in the same way when it predicts.
 
 {outliers}
 
@@ -118,9 +118,9 @@ REFERENCES = """
 class NonGreedyProcedure(Procedure):
     """How the splits and leaves of a tree are trained together, in detail.
 
-    The parameter `procedure` of `NonGreedyTreeClassifier` and `NonGreedyTreeRegressor`. The
-    defaults suit tables; `as_printed` is what the paper [1]_ does, in which rows are not scaled:
-    the tree then needs a smaller `learning_rate`, such as 0.01.
+    Pass it as the parameter `procedure` of `NonGreedyTreeClassifier` or `NonGreedyTreeRegressor`.
+    The defaults suit tables; `as_printed` does what the paper [1]_ does. Rows are not scaled then,
+    and the tree needs a smaller `learning_rate`, such as 0.01.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class _NonGreedyTree(ObliqueForest):
         self.refine_curve_ = self.refine_curve_[0]
 
     def apply(self, X):
-        """Leaf that every row reaches.
+        """Leaf that each row reaches.
 
         {takes_matrix}
 
@@ -274,7 +274,7 @@ class _NonGreedyTree(ObliqueForest):
         return super().apply(X)[:, 0]
 
     def decision_path(self, X):
-        """Nodes that every row passes.
+        """Nodes that each row passes through.
 
         {takes_matrix}
 
@@ -288,7 +288,7 @@ class _NonGreedyTree(ObliqueForest):
         Returns
         -------
         depth : int
-            That of the deepest leaf; the root has 0.
+            Depth of the deepest leaf; the root has depth 0.
         """
         check_is_fitted(self, "forest_")
         return int(self.forest_.max_depth[0])
@@ -306,19 +306,19 @@ class _NonGreedyTree(ObliqueForest):
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
-    """Classify with a tree whose splits and leaves are trained together.
+    """Decision tree classifier whose splits and leaves are trained together.
 
     A tree of hyperplanes is grown node by node. Then all of its splits and leaves are trained
     together, by stochastic gradient descent on a convex-concave bound of the log loss of the whole
-    tree (equations 9 to 14 of the paper [1]_, algorithm 1). In the end the leaves are by default
-    computed again from their rows, and those that no row reaches are removed.
+    tree (equations 9 to 14 of the paper [1]_, algorithm 1). Finally, leaves are by default
+    computed again from their rows, and leaves that no row reaches are removed.
 
     {parameters_and_attributes}
 
     See Also
     --------
     CO2ForestClassifier : Many such trees, with refine="nongreedy".
-    NonGreedyTreeRegressor : The same for real targets.
+    NonGreedyTreeRegressor : The same for regression.
 
     {notes_and_references}
 
@@ -367,17 +367,17 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
 
 @described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
-    """Predict real targets with a tree whose splits and leaves are trained together.
+    """Decision tree regressor whose splits and leaves are trained together.
 
-    As `NonGreedyTreeClassifier`, with the squared error (equation 3 of the paper [1]_) in units of
-    the variance of the target.
+    It works like `NonGreedyTreeClassifier`, with the squared error (equation 3 of the paper [1]_)
+    in units of the variance of the target.
 
     {parameters_and_attributes}
 
     See Also
     --------
     CO2ForestRegressor : Many such trees, with refine="nongreedy".
-    NonGreedyTreeClassifier : The same for labels.
+    NonGreedyTreeClassifier : The same for classification.
 
     {notes_and_references}
 

@@ -1,4 +1,4 @@
-"""What predicts: weighted models, and what happens to the sum of their responses.
+"""Predictions: weighted models, and how the sum of their responses becomes a prediction.
 
 Explanations, exports and similarities read `prediction_of(estimator)`, whether a fitted estimator
 is a forest or a blend. Files read its parts.
@@ -13,7 +13,7 @@ NEEDED = "a fitted estimator of skforest or a blend of these"
 
 @dataclass(frozen=True)
 class Part:
-    """A fitted model whose response, times a weight, is a part of a prediction.
+    """A fitted model, whose weighted response is a part of a prediction.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class Part:
         Of this package, or of another one.
     weight : float
     name : str or None
-        Of a member of a blend; None: it is all there is.
+        Name of the member of a blend; None if the model is not part of a blend.
     """
 
     model: object
@@ -39,7 +39,7 @@ class Part:
         return is_forest(self.model)
 
     def checked(self, reason):
-        """The model; TypeError, with the reason, if no forest of this package predicts."""
+        """The model; raises TypeError, with the reason, if it is no forest of this package."""
         if not self.is_forest:
             raise TypeError(f"{self.what} is a {type(self.model).__name__}{reason}")
         return self.model
@@ -53,10 +53,10 @@ class Prediction:
     ----------
     parts : list of Part
     classes : list of ndarray, or None
-        Labels of every output; None in regression.
+        Class labels of each output; None in regression.
     temperature : float
-        By which probabilities of the sum are sharpened or flattened; that of a hinge forest is a
-        factor of its leaves.
+        It sharpens or flattens the probabilities of the sum. The temperature of a hinge forest is
+        not here, since its leaves contain it.
     """
 
     parts: list

@@ -1,4 +1,4 @@
-"""Predictors: predictions of a fitted estimator without validation, one row in microseconds.
+"""Predictors: predictions of a fitted estimator with little validation, in microseconds a row.
 
 `Predictor` checks shape and dtype and leaves everything else to a function of rows that the
 estimator makes (`_responder`). It has no state that a call changes.
@@ -14,19 +14,18 @@ from ..table.matrix import dense
 
 
 class Predictor:
-    """Predictions of a fitted estimator for rows of one dtype; made by ``estimator.predictor()``.
+    """Fast predictions of a fitted estimator, made by ``estimator.predictor()``.
 
-    It returns what the estimator returns for the same numbers, to the last bit, in a fraction of
-    the time for few rows: shape and dtype are checked, the values are not. It shares the arrays of
-    the model, and stays as it is if the estimator is fitted again. Several threads may call it at
-    once. It can be pickled.
+    It returns exactly what the estimator returns for the same numbers, but takes a fraction of the
+    time if there are few rows: it checks their shape and dtype, but not their values. It shares
+    the arrays of the model, and does not change when the estimator is fitted again. Several
+    threads may call it at once. It can be pickled.
 
     Rows are C-contiguous arrays of `dtype`, of shape (n_samples, n_features), or single rows of
-    shape (n_features,). The dtype is float32, except for models of columns whose training values
-    differ by less than float32 can represent, such as seconds since 1970. A missing value is NaN.
-    A category is the number of its level, as `encode` returns it; any other number there is an
-    unknown level. The predictions of a single row are those of a table of one row, without the
-    axis of the samples.
+    shape (n_features,). The dtype is float32, unless the training values of a column differ by
+    less than float32 can represent, as seconds since 1970 do. A missing value is NaN. A category
+    is the number of its level, as `encode` returns it; any other number is an unknown level. The
+    prediction of a single row has no axis of samples.
 
     ``predictor(X)`` returns class probabilities, or the predictions of a regressor.
 
@@ -83,18 +82,18 @@ class Predictor:
         Raises
         ------
         TypeError
-            If X is no ndarray of `dtype`.
+            If X is not an ndarray of `dtype`.
         ValueError
-            If X is not C-contiguous, or has no rows or another number of features.
+            If X is not C-contiguous, has no rows, or has another number of features.
         """
         found = self._estimator._prediction_of(self._respond(self._rows(X)))
         return found if X.ndim == 2 else found[0]
 
     def encode(self, X):
-        """Rows of a table as the array that the predictor takes.
+        """Encode a table as an array that the predictor takes.
 
-        X is validated as by the estimator. Numbers are rounded to `dtype`. Estimators that scale
-        features read float64, so that predictions for float32 may differ in the last digits.
+        X is validated as in the estimator. Numbers are rounded to `dtype`. Estimators that scale
+        features read float64, so predictions for float32 may differ in the last digits.
 
         Parameters
         ----------
@@ -127,7 +126,7 @@ class Predictor:
 
 
 class ClassPredictor(Predictor):
-    """As `Predictor`, for classifiers.
+    """Fast predictions of a fitted classifier, made by ``classifier.predictor()``.
 
     Attributes
     ----------
@@ -153,8 +152,8 @@ class ClassPredictor(Predictor):
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
-            Without the first axis for a single row. A list with one array for each output if there
-            are several.
+            Without the first axis for a single row. With several outputs, a list with one array
+            per output.
 
         Raises
         ------

@@ -72,30 +72,30 @@ def refine(
     ----------
     estimator : estimator of skforest
         Fitted, with hard splits: a manifold, CO2 or non-greedy forest, or end-to-end trees, which
-        then have routing="hard". It is not changed. Of a search, its best estimator is refined; of
-        a pipeline, the last step of a copy.
+        then have routing="hard". It is not changed. If you pass a search, its best estimator is
+        refined; if you pass a pipeline, the last step of a copy is refined.
     X : array-like of shape (n_samples, n_features) or (n_samples, *feature_shape)
-        Training rows: those that the estimator was fitted on, or others.
+        Training rows, which may be the ones that the estimator was fitted on.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Labels that the estimator knows, or targets.
+        Labels that the estimator was fitted on, or numbers in regression.
     sample_weight : array-like of shape (n_samples,), default=None
-        Not negative, not all 0. None: 1 everywhere.
+        At least 0, and not all 0. None: all weights are 1.
     n_sweeps : int, default=2
         Number of visits to every node, at least 1.
     nu : float, default=100.0
-        Bound on the squared norm of the weights and the bias of a split, more than 0. Features
-        are measured in units in which the rows that train a split have root mean square norm 8.
+        Upper limit of the squared norm of the weights and the bias of a split, greater than 0.
+        Features are scaled so that the rows that train a split have root mean square norm 8.
     learning_rate : float, default=0.3
-        Length of a gradient step, more than 0. It is halved when the loss has not decreased for
-        three epochs; training ends at a fiftieth of it.
+        Length of a gradient step, greater than 0. It is halved when the loss has not decreased for
+        three epochs; training ends at a fiftieth of its first value.
     n_epochs : "auto" or int, default="auto"
-        Largest number of passes over the rows that train a split. "auto": 30000 / n for n rows,
+        Maximum number of passes over the rows that train a split. "auto": 30000 / n for n rows,
         but at least 3 and at most 15.
     prune : bool, default=True
         Whether to remove nodes that no training row reaches any more.
     n_jobs : int or None, default=None
-        Number of threads that refine trees. None: 1, unless in a `joblib.parallel_config`
-        context. -1: all processors. The forest does not depend on it.
+        Number of threads that refine trees. None: 1, unless in a `joblib.parallel_config` context.
+        -1: all processors. The refined forest does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the order in which rows are shown.
     verbose : int, default=0
@@ -107,29 +107,29 @@ def refine(
         A fitted copy with one more attribute, `refine_curve_`: for every tree an ndarray of shape
         (n_sweeps + 1,), float64, its loss on its training rows before and after each sweep (the
         weighted fraction of wrong labels, or the weighted mean squared error). For an estimator of
-        a single tree it is that ndarray, otherwise a list. Out-of-bag attributes are those of the
-        refined trees, or removed where the samples cannot be drawn again.
+        a single tree, it is one ndarray, otherwise a list. Out-of-bag attributes are computed
+        again from the refined trees, or removed if the samples cannot be drawn again.
 
     Raises
     ------
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is not an estimator of this package, is a blend, or its splits are networks.
+        If it is not an estimator of this package, if it is a blend, or if its splits are networks.
     ValueError
-        If a parameter or the data is not valid, or the estimator is a hinge forest or oblique
+        If a parameter or the data is invalid, or the estimator is a hinge forest or oblique
         boosting.
 
     Notes
     -----
-    With `bootstrap`, a tree is refined on its own sample if that can be drawn again: if X, y and
-    `sample_weight` are those of the fit, which is recognised by the weights of its leaves.
-    Otherwise, and without `bootstrap`, it is refined on all rows.
+    With `bootstrap`, each tree is refined on its own sample if X, y and `sample_weight` are the
+    same as in `fit`, because the sample can then be drawn again; the weights of the leaves show
+    whether they are the same. Otherwise, and without `bootstrap`, it is refined on all rows.
 
-    For a forest that does not scale its features, hyperplanes are trained in features scaled to
-    [0, 1], and stored in the original units. Limits such as `min_samples_leaf` hold for growing
-    only. The lengths of the new hyperplanes are unrelated to the steepness of an end-to-end tree,
-    so soft routing of refined trees is not meaningful.
+    If a forest does not scale its features, hyperplanes are trained on features scaled to [0, 1]
+    and stored in the original units. Limits such as `min_samples_leaf` apply to growing only. The
+    lengths of the new hyperplanes are unrelated to the steepness of an end-to-end tree, so soft
+    routing of refined trees is not meaningful.
 
     References
     ----------
@@ -199,7 +199,7 @@ def refine(
 
 
 def _check_estimator(estimator):
-    """Raise unless its forest is one that can be refined."""
+    """Raise an error unless the forest of the estimator can be refined."""
     if not is_forest(estimator):
         needed = "a fitted manifold, CO2, non-greedy or end-to-end estimator of skforest"
         raise refusal(estimator, needed=needed)
@@ -223,8 +223,8 @@ def _check_estimator(estimator):
 def _tree_sample(estimator, data, tree):
     """The sample to refine a tree on, and whether it is the one that the tree was grown on.
 
-    A bootstrap is drawn again from the seed of the tree. It is the right one if every leaf gets
-    the weight that it had; otherwise all rows are taken.
+    A bootstrap sample is drawn again from the seed of the tree. It is the right one if every leaf
+    gets the same weight as before; otherwise all rows are used.
     """
     if not getattr(estimator, "bootstrap", False):
         return estimator._sampling().sample(data, 0), False

@@ -1,4 +1,4 @@
-"""Training on streams: what hinge forests do in `partial_fit`."""
+"""Training on streams: `partial_fit` of hinge forests."""
 
 from dataclasses import replace
 
@@ -16,15 +16,15 @@ FEW_ROWS = 50  # with fewer, a stream begins again with each part, as if it were
 
 # Of `partial_fit`, up to X.
 TAKES_BATCH = """
-While fewer than 50 rows have been seen, each call trains anew on all of them. The rows of the
-first call after which there are 50 determine the values of "auto" parameters, the importances, and
-what missing values and categories become, so they should be representative. The units of features
-and of real targets are those of the last 300 rows, or of the last call if it has more: they change
-where they would be twice as large or small, or where a centre has moved by one unit. A call with
-fewer rows than `batch_size_` waits for the next one. If most values of a column, or of y, are more
-than 10 units away from the rows before, a warning names it. `schedule`, `max_iter`,
-`early_stopping`, `bootstrap`, `max_samples` and `oob_score` have no effect. A model from `fit` is
-replaced, not continued.
+As long as fewer than 50 rows have been seen, each call trains from scratch on all of them. The
+first call after which there are at least 50 rows determines the values of "auto" parameters, the
+importances, and how missing values and categories are encoded, so its rows should be
+representative. The units of features and of numeric targets come from the last 300 rows, or from
+the last call if it has more rows. A unit is updated when it would become twice as large or half as
+large, or when the centre has moved by one unit. If a call has fewer rows than `batch_size_`, they
+are kept for the next call. A warning names each column, or y, if most of its values are more than
+10 units away from earlier rows. `schedule`, `max_iter`, `early_stopping`, `bootstrap`,
+`max_samples` and `oob_score` have no effect. A model from `fit` is replaced, not continued.
 
 Parameters
 ----------
@@ -69,7 +69,7 @@ class StreamMixin:
         return self
 
     def _levels_with(self, levels, X):
-        """Levels of the categories of a stream, and behind them those of a further part."""
+        """Levels of the categories of a stream, followed by new levels of a further part."""
         table, _ = self._read(as_frame(self._unfolded(X)), list(levels), False)
         if table is None or not levels:
             return levels
@@ -80,7 +80,7 @@ class StreamMixin:
         return longer
 
     def _warn_of_levels(self, X, levels):
-        """Warn of categories most of whose values in a part are unknown levels."""
+        """Warn of columns in which most values of a part are unknown levels."""
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_)).tolist()
         for j in levels:
             if (X[:, j] == UNKNOWN).mean() > 0.5:

@@ -1,4 +1,4 @@
-"""Targets and predictions: what classifiers, regressors and soft trees add to the base class."""
+"""Targets and predictions: mixins of classifiers, regressors and soft trees."""
 
 from copy import copy
 from dataclasses import replace
@@ -32,14 +32,14 @@ GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the paramete
 
 @with_texts()
 class ForestClassifierMixin(ClassifierMixin):
-    """What classifiers add to `BaseForest`."""
+    """Mixin of classifiers, which comes before `BaseForest`."""
 
     _parameter_constraints: dict = {
         "class_weight": [StrOptions({"balanced", "balanced_subsample"}), dict, list, None],
     }
     _target_options = {"multi_output": True}
     _takes_several_outputs = True
-    _label_criterion = "gini"  # impurity of labels; of several outputs it is the squared error
+    _label_criterion = "gini"  # impurity of labels; for several outputs, it is the squared error
 
     # ------------------------------------------------------------------------------------- target
 
@@ -81,7 +81,8 @@ class ForestClassifierMixin(ClassifierMixin):
                 raise ValueError(
                     f"y has {y.shape[1]} outputs; {type(self).__name__} takes one label per row"
                 )
-            # Columns of objects are strings, numbers or bools, each of their own.
+            # Each column of an array of objects gets the dtype of its values: strings, numbers or
+            # bools.
             return [np.array(column.tolist()) if y.dtype == object else column for column in y.T]
         return [column_or_1d(y, warn=True)]
 
@@ -119,7 +120,7 @@ class ForestClassifierMixin(ClassifierMixin):
         return self.classes_ if self._has_several_outputs else [self.classes_]
 
     def _encode_known_target(self, y, name="y"):
-        """Class numbers of labels that the estimator was fitted on; `name`: of the argument."""
+        """Class numbers of labels that the estimator was fitted on; `name` is the argument's."""
         codes = []
         try:
             columns = self._label_columns(y)
@@ -152,7 +153,7 @@ class ForestClassifierMixin(ClassifierMixin):
         return data.with_target(target, units)
 
     def _numeric_target(self, y):
-        """Class numbers, int32 of shape (n_rows,), or indicators of those of several outputs."""
+        """Class numbers, int32 of shape (n_rows,), or indicators for several outputs."""
         codes = y.astype(np.int32)
         return indicators(codes, self.n_classes_) if self._has_several_outputs else codes[:, 0]
 
@@ -189,8 +190,8 @@ class ForestClassifierMixin(ClassifierMixin):
         weight = data.weight * factor
         if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
             raise ValueError(
-                f"class_weight={given!r} must leave the rows finite weights of 0 or more, not all "
-                "0"
+                f"class_weight={given!r} must give the rows finite weights of at least 0 that are "
+                "not all 0"
             )
         return data.with_weight(weight)
 
@@ -253,12 +254,12 @@ class ForestClassifierMixin(ClassifierMixin):
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes), float64, or list of such arrays
-            In the order of `classes_`; a list with one array for each output if there are several.
+            In the order of `classes_`; with several outputs, a list with one array per output.
         """
         return self._probabilities_of(self._response(X))
 
     def _probabilities_of(self, response):
-        """Probabilities by the response of the forest."""
+        """Probabilities from the response of the forest."""
         if not self._has_several_outputs:
             return response
         return probabilities(response, self.n_classes_)
@@ -277,7 +278,7 @@ class ForestClassifierMixin(ClassifierMixin):
             return [np.log(p) for p in proba] if isinstance(proba, list) else np.log(proba)
 
     def predict(self, X):
-        """Class of largest probability.
+        """Class with the largest probability.
 
         {takes_rows}
 
@@ -288,17 +289,17 @@ class ForestClassifierMixin(ClassifierMixin):
         return self._prediction_of(self._response(X))
 
     def _prediction_of(self, response):
-        """Labels by the response of the forest."""
+        """Labels from the response of the forest."""
         return labels_of(response, self._every_classes)
 
     def predictor(self):
-        """A function that predicts rows of float32 with little validation, see :ref:`serve`.
+        """A function that predicts float32 rows with little validation, see :ref:`serve`.
 
         Returns
         -------
         predictor : ClassPredictor
-            Called with rows, it returns class probabilities. It has the methods `predict`,
-            `predict_proba` and `encode`, which makes rows of a data frame.
+            Call it with rows to get class probabilities. Its methods are `predict`,
+            `predict_proba`, and `encode`, which turns a data frame into such rows.
         """
         return ClassPredictor(self)
 
@@ -321,7 +322,7 @@ def same_classes(classes, others):
 
 
 def target_matrix(y, name="y"):
-    """A real target as float64 of shape (n_samples, n_outputs), and whether it has one axis."""
+    """A numeric target as float64 of shape (n_samples, n_outputs), and whether it has one axis."""
     with np.errstate(invalid="ignore"):  # scikit-learn's sum of the largest numbers
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name=name)
     return np.ascontiguousarray(y.reshape(len(y), -1)), y.ndim == 1
@@ -329,7 +330,7 @@ def target_matrix(y, name="y"):
 
 @with_texts()
 class ForestRegressorMixin(RegressorMixin):
-    """What regressors add to `BaseForest`."""
+    """Mixin of regressors, which comes before `BaseForest`."""
 
     _target_options = {"multi_output": True, "y_numeric": True}
     _calibrates_quantiles = False  # does training move the baseline of quantiles at its end?
@@ -368,7 +369,7 @@ class ForestRegressorMixin(RegressorMixin):
         return Y
 
     def _numeric_target(self, y):
-        """Real targets, as they are."""
+        """The targets, unchanged."""
         return y
 
     def _set_target(self, data, is_warm_start):
@@ -386,11 +387,11 @@ class ForestRegressorMixin(RegressorMixin):
         return squared_error(self.n_outputs_)
 
     def _without_outliers(self, y, weight):
-        """The target as the loss clips it for choices by squared errors."""
+        """The target, clipped by the loss for choices that compare squared errors."""
         return self._make_loss().scale.without_outliers(y, weight)
 
     def _for_squared_errors(self, data):
-        """The training set without outliers of the target, or with all of them clipped."""
+        """The training set with outliers of the target left out or clipped."""
         return for_squared_errors(data, self._make_loss().scale)
 
     @property
@@ -416,7 +417,7 @@ class ForestRegressorMixin(RegressorMixin):
         return self._prediction_of(self._response(X))
 
     def _prediction_of(self, response):
-        """Targets by the response of the forest."""
+        """Targets from the response of the forest."""
         response = self._linked(response)
         return response[:, 0] if self._is_1d else response
 
@@ -426,7 +427,7 @@ class ForestRegressorMixin(RegressorMixin):
         return isinstance(loss, Loss) and loss._has_link
 
     def _linked(self, response):
-        """Predictions by the response of the forest, before an only output loses its axis."""
+        """Predictions from the response of the forest, with an axis even for a single output."""
         if not self._has_own_link:
             return response
         linked = np.asarray(self.loss.inverse_link(response))
@@ -438,13 +439,13 @@ class ForestRegressorMixin(RegressorMixin):
         return linked
 
     def predictor(self):
-        """A function that predicts rows of float32 with little validation, see :ref:`serve`.
+        """A function that predicts float32 rows with little validation, see :ref:`serve`.
 
         Returns
         -------
         predictor : Predictor
-            Called with rows, it returns predicted targets. It has the methods `predict` and
-            `encode`, which makes rows of a data frame.
+            Call it with rows to get predicted targets. Its methods are `predict` and `encode`,
+            which turns a data frame into such rows.
         """
         return Predictor(self)
 
@@ -455,7 +456,7 @@ class ForestRegressorMixin(RegressorMixin):
 
 
 class RoutingMixin:
-    """Hard or soft routing of fitted soft trees, by the parameter `routing`."""
+    """Hard or soft routing of fitted soft trees, as the parameter `routing` says."""
 
     def _gated(self, forest):
         """The same trees with the gates of `routing`."""
@@ -468,7 +469,7 @@ class RoutingMixin:
         return self._gated(self.forest_)
 
     def routing_scores(self, X, y, sample_weight=None):
-        """Scores with hard and with soft routing, and how much the two predictions differ.
+        """Scores with hard and soft routing, and the difference between the two predictions.
 
         Parameters
         ----------
@@ -480,7 +481,7 @@ class RoutingMixin:
         -------
         scores : dict of str to float
             "hard" and "soft": what `score` returns with each `routing`. "gap": mean absolute
-            difference of the two predictions, of probabilities or targets.
+            difference between the two predictions (probabilities or targets).
         """
         check_is_fitted(self, "forest_")
         scores, responses = {}, []

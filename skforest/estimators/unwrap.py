@@ -1,4 +1,4 @@
-"""Fitted estimators out of the searches and pipelines around them.
+"""Take fitted estimators out of the searches and pipelines around them.
 
 Every function that takes a fitted estimator begins with `unwrapped`, or with `unwrapped_alone`
 where its result has no place for the transformers of a pipeline.
@@ -25,12 +25,12 @@ INNER = {
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """A fitted estimator, and the transformers through which rows reach it.
+    """A fitted estimator, and the transformers that rows pass through before it.
 
     Attributes
     ----------
     estimator : object
-        Neither a search nor a pipeline.
+        The estimator, which is neither a search nor a pipeline.
     transformers : list of Pipeline
         Fitted, in order, without the last step.
     path : str
@@ -51,7 +51,7 @@ class Unwrapped:
         return X
 
     def names(self, given=None):
-        """Names of the columns that the estimator takes: those given, or of the transformers.
+        """Names of the columns that the estimator takes: the given ones, or the transformers'.
 
         None if there are no transformers, or one of them gives no names.
         """
@@ -70,8 +70,8 @@ class Unwrapped:
 def unwrapped(estimator, path="estimator"):
     """The estimator inside of fitted searches and pipelines, as `Unwrapped`.
 
-    Anything else is returned as it is. NotFittedError if a search has no best estimator, TypeError
-    if a pipeline has no last step.
+    Any other object is returned unchanged. Raises NotFittedError if a search has no best
+    estimator, and TypeError if a pipeline has no last step.
     """
     transformers, paths = [], []
     while True:
@@ -113,10 +113,10 @@ def _is_search(estimator):
 
 
 def unwrapped_alone(estimator, result, advice="", operations_of=lambda step: None):
-    """As `unwrapped(estimator).estimator`; TypeError if a pipeline transforms X before it.
+    """`unwrapped(estimator).estimator`; TypeError if a pipeline transforms X before it.
 
-    `result` is what cannot contain the transformers, such as "a file"; `advice` is the end of the
-    message. Transformers for which ``operations_of(step)`` is not None may remain.
+    `result` names the thing that cannot contain the transformers, such as "a file"; `advice` is
+    the end of the message. Transformers for which ``operations_of(step)`` is not None are allowed.
     """
     found = unwrapped(estimator)
     for steps, where in zip(found.transformers, found.paths):
@@ -132,7 +132,7 @@ def unwrapped_alone(estimator, result, advice="", operations_of=lambda step: Non
 
 
 def members_of(blend):
-    """Members of a blend as a dict; those in searches, and in pipelines that change no row, alone.
+    """Members of a blend as a dict, without searches, and without pipelines that change no row.
 
     A pipeline that changes rows stays as it is.
     """
@@ -144,7 +144,7 @@ def members_of(blend):
 
 
 def _passes_through(pipeline):
-    """Does a pipeline pass rows to its last step as they are, and as what they are?"""
+    """Does a pipeline pass rows to its last step unchanged, with the same type?"""
     return all(
         step is None or isinstance(step, str) or (isinstance(step, Pipeline) and not len(step))
         for _, step in pipeline.steps[:-1]
@@ -164,7 +164,7 @@ def active_steps(pipeline):
 
 
 def rewrapped(estimator, change):
-    """The pipelines around an estimator, without searches, with `change` of it as last step."""
+    """The pipelines around an estimator, without searches, with ``change(estimator)`` inside."""
     inner = _inner(estimator, "estimator")
     if inner is None:
         return change(estimator)

@@ -35,13 +35,14 @@ MAX_COUNT = 2**31 - 1  # of rows, of features, and of anything a parameter count
 # the range of its column: then some rows change sides at one of a few hundred thresholds.
 FLOAT32_STEP = 2.0**-19
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-# Text that is no category. Categories take a few values many times: fewer than MIN_ROWS rows tell
-# nothing, nor do fewer values than there are days of a month, unless nearly every row has its own.
+# Text that is no category. Categories repeat a few values many times. Fewer than MIN_ROWS rows say
+# nothing about that, nor do fewer values than a month has days, unless nearly every row has its
+# own value.
 MIN_ROWS = 30  # distinct rows that are not missing
 DISTINCT = 0.8  # levels by row: identifiers and free text have as many, or more
 MIN_PARSED = 32  # levels, of which PARSED are numbers or dates
 PARSED = 0.9  # some are often words for missing values
-MAX_NUMBER_ROWS = 10  # a level: numbers and dates with more rows a level may be codes
+MAX_NUMBER_ROWS = 10  # per level: numbers and dates with more rows per level may be codes
 DATE_TEXT = re.compile(
     r"""([a-z]{3,9},?\s+)?                             # day of the week
     (\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})
@@ -134,7 +135,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
 
     @property
     def _procedure(self):
-        """The parameter `procedure`, or that with all defaults; None if the class has none."""
+        """The parameter `procedure`, or one with all defaults; None if the class has none."""
         given, default = getattr(self, "procedure", None), self._default_procedure
         return default() if given is None and default is not None else given
 
@@ -166,8 +167,8 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         """Validated X, y and weights, and the levels of the categories in X.
 
         X becomes a matrix of numbers: those of levels for categories, NaN for missing values.
-        `known_levels` are those of an earlier fit, with whose columns X is compared; None: X
-        determines them.
+        `known_levels` come from an earlier fit, and X is checked against its columns; None: X
+        determines the levels.
         """
         X = as_frame(self._unfolded(X))
         self._check_target_type(y)
@@ -225,11 +226,11 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         return table, is_categorical
 
     def _leaves_out_text(self, data, Z):
-        """Take the information from columns of text that are no categories; is there any?
+        """Blank columns of text that are no categories; return whether there are any.
 
         `data` is a TrainingSet of `Z`. Such a column gets a single level in Z and in the feature
         map, so that it says at most where values are missing. Columns that the user has named and
-        those of ordered dtypes remain.
+        columns of ordered dtypes are kept.
         """
         levels = data.feature_map.levels
         if not levels or not isinstance(getattr(self, "categorical_features", None), str):
@@ -249,7 +250,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             ]
             advice = [NO_CATEGORIES[reason] for reason in found]
             warn_caller(
-                f"Columns of X that are no categories take no part in the model: "
+                f"Columns of X that are not categories are not used: "
                 f"{'; '.join(shown)}. {'. '.join(advice)}. To use them as categories, name them "
                 "in categorical_features."
             )
@@ -292,11 +293,11 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             raise
 
     def _find_float64_columns(self, X, weight, scale, is_known):
-        """Set the numbers of columns whose training values float32 does not hold well enough.
+        """Find the columns whose training values float32 does not represent well enough.
 
         `scale` has the factors of the feature map, about the reciprocals of the ranges; empty:
-        float32 is read. `is_known`: add to those of earlier rows. Constant columns are in no split
-        and do not count.
+        float32 is read. `is_known`: columns are added to the known ones. Constant columns are in
+        no split and do not count.
         """
         found = set(getattr(self, "_float64_columns", []) if is_known else [])
         if X.dtype == np.float64 and len(scale):
@@ -317,7 +318,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
 
     @property
     def _needs_dense(self):
-        """What takes no sparse X, a parameter or the class, as text; None if X may be sparse."""
+        """The parameter or class that cannot take sparse X, as text; None if X may be sparse."""
         return type(self).__name__
 
     def __sklearn_tags__(self):
@@ -328,10 +329,10 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
 
 
 class Procedure(ParameterObject):
-    """Base of the objects of the parameter `procedure`, details of training; not for direct use.
+    """Base class of procedures, which hold details of training; not for direct use.
 
     A subclass takes the parameters of `_parameter_constraints` in its ``__init__``; its `_printed`
-    are those that a paper has and that are not the defaults.
+    are the values in the paper that differ from the defaults.
     """
 
     _parameter_constraints: dict = {}
@@ -344,7 +345,7 @@ class Procedure(ParameterObject):
         Parameters
         ----------
         **changes
-            Parameters that are not as in the paper, or that it does not print.
+            Parameters that should differ from the paper, or that it does not state.
 
         Returns
         -------
@@ -363,7 +364,7 @@ class Procedure(ParameterObject):
 
 @contextmanager
 def errors_about(arguments):
-    """Errors of its body begin with the names of arguments, which are called X and y there."""
+    """Prefix errors of the body, which calls its arguments X and y, with their real names."""
     try:
         yield
     except (TypeError, ValueError) as error:

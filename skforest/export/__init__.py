@@ -1,6 +1,7 @@
 """Fitted estimators in other formats: C99 and ONNX.
 
-Both writers read an `ExportedModel`: forests with weights, and what happens to their responses.
+Both writers read an `ExportedModel`: weighted forests, and how their responses become a
+prediction.
 """
 
 import re
@@ -11,7 +12,7 @@ from .c_code import c_code
 from .model import exported
 from .onnx_graph import DEFAULT_OPSET, MIN_OPSET, onnx_model
 
-# Words of C99, and what the headers that the source includes declare.
+# Keywords of C99, and names declared by the headers that the source includes.
 KEYWORDS = (
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
@@ -34,21 +35,22 @@ RESERVED |= {name + end for name in FUNCTIONS.split() for end in ("", "f", "l")}
 def to_c(estimator, path=None, *, name="predict"):
     """Write a fitted estimator as a function of C99 without dependencies.
 
-    The source has the arrays of the model, macros with the numbers of its inputs and outputs, and
-    ``void predict(const double *x, double *out)``, which predicts one row. It allocates no memory
-    and has no state, so that threads may call it at the same time.
+    The source contains the arrays of the model, macros with the numbers of its inputs and outputs,
+    and ``void predict(const double *x, double *out)``, which predicts one row. The function
+    allocates no memory and has no state, so several threads may call it at the same time.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted, of any kind but `skforest.torch.E2ENetworkTree`. The members of a blend must be
-        forests of this package. Of a search, its best estimator; a pipeline may have the scalers
-        of scikit-learn and `SimpleImputer` for all columns alike, which become a part of it.
+        Fitted estimator of any kind except `skforest.torch.E2ENetworkTree`. The members of a blend
+        must be forests of this package. For a search, the best estimator is written. A pipeline
+        may contain scalers of scikit-learn and `SimpleImputer`, applied to all columns alike; they
+        become part of the result.
     path : str or Path, default=None
-        Where to write the source. None: it is returned only.
+        Where to write the source. None: it is only returned.
     name : str, default="predict"
-        Name of the function, an identifier of C. All other names in the source begin with it, in
-        lower or upper case.
+        Name of the function, an identifier of C. All other names in the source begin with this
+        name, in lower or upper case.
 
     Returns
     -------
@@ -60,8 +62,8 @@ def to_c(estimator, path=None, *, name="predict"):
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If an estimator, or a member of a blend, is not a forest of this package, or members differ
-        in their categories.
+        If the estimator, or a member of a blend, is not a forest of this package, or if members
+        differ in their categories.
     ValueError
         If `name` is not an identifier, or the model has more than 2^31 - 1 nodes or weights.
 
@@ -72,21 +74,21 @@ def to_c(estimator, path=None, *, name="predict"):
     Notes
     -----
     ``x`` has one number for each column of X; rows of shape `feature_shape` are flattened in C
-    order. NaN stands for a missing value. A column that is a category has the code of its level:
-    its number, from 0, in the list in the comment at the head of the source; any other number
-    stands for levels that are unknown. Infinite values, which the estimator refuses, count as the
-    largest number that it takes.
+    order. NaN stands for a missing value. A column that is a category has the code of its level.
+    The comment at the head of the source lists the levels, whose codes count from 0; any other
+    number stands for an unknown level. Infinite values, which the estimator refuses, count as the
+    largest number that it accepts.
 
-    ``out`` gets the prediction of a regressor, or the probabilities of a classifier: of the
-    classes in the order of `classes_`, and with several outputs one output after the other. The
+    ``out`` receives the prediction of a regressor, or the probabilities of a classifier, with
+    classes in the order of `classes_` and, for several outputs, one output after another. The
     macros ``PREDICT_N_INPUTS`` and ``PREDICT_N_OUTPUTS`` are the lengths of ``x`` and ``out``,
     ``PREDICT_N_CLASSES`` is the number of classes, and ``PREDICT_N_TARGETS`` the number of outputs
     of a classifier.
 
-    Sums and products are computed in the order and in the dtypes of the estimator, so that rows
-    take the same branches; results differ by the rounding of the functions ``exp`` and ``log``.
-    That needs a compiler that neither contracts nor reorders floating-point operations:
-    ``cc -std=c99 -O2 predict.c -lm``.
+    Sums and products are computed in the same order and in the same dtypes as in the estimator, so
+    rows take the same branches; results differ only by the rounding of the functions ``exp`` and
+    ``log``. This requires a compiler that neither contracts nor reorders floating-point
+    operations: ``cc -std=c99 -O2 predict.c -lm``.
 
     Examples
     --------
@@ -113,20 +115,21 @@ def to_c(estimator, path=None, *, name="predict"):
 def to_onnx(estimator, path=None, *, opset=None):
     """Write a fitted estimator as a graph of ONNX.
 
-    The graph takes the columns of X as they are: missing values, categories and scaling are part
-    of it. It uses operators of the standard only, those for trees included, and runs in
+    The graph takes the columns of X as they are: it includes the handling of missing values,
+    categories and scaling. It uses only standard operators, including those for trees, and runs in
     onnxruntime.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted, of any kind but `skforest.torch.E2ENetworkTree`. The members of a blend must be
-        forests of this package. Of a search, its best estimator; a pipeline may have the scalers
-        of scikit-learn and `SimpleImputer` for all columns alike, which become a part of it.
+        Fitted estimator of any kind except `skforest.torch.E2ENetworkTree`. The members of a blend
+        must be forests of this package. For a search, the best estimator is written. A pipeline
+        may contain scalers of scikit-learn and `SimpleImputer`, applied to all columns alike; they
+        become part of the result.
     path : str or Path, default=None
-        Where to write the model. If its constants have about 2 GB or more, they are written to a
+        Where to write the model. If its constants take about 2 GB or more, they are written to a
         second file beside it, whose name ends with ``.data``, and the returned model refers to
-        this file. None: it is returned only.
+        this file. None: it is only returned.
     opset : int, default=None
         Version of the standard operators, at least 13. None: 17. Operators for trees have
         version 3 of ``ai.onnx.ml``.
@@ -142,9 +145,9 @@ def to_onnx(estimator, path=None, *, opset=None):
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If an estimator, or a member of a blend, is not a forest of this package; if members differ
-        in their categories; or if labels or levels are of types that ONNX does not have, or of
-        several types.
+        If the estimator, or a member of a blend, is not a forest of this package; if members
+        differ in their categories; or if labels or levels have mixed types, or types that ONNX
+        does not have.
     ValueError
         If `opset` is not supported, or a model with linear leaves has more than 1 GB.
 
@@ -154,22 +157,23 @@ def to_onnx(estimator, path=None, *, opset=None):
 
     Notes
     -----
-    The inputs: if the estimator was fitted on a data frame, or on a table with categories, one
-    matrix of shape (N, 1) for each column, with its name (``x0``, ``x1``, ... without names, and
-    with ``_`` behind it if it is that of an output). Otherwise one matrix ``X`` of shape
-    (N, n_features); rows of shape `feature_shape` are flattened in C order.
+    Inputs: if the estimator was fitted on a data frame, or on a table with categories, the graph
+    has one input of shape (N, 1) for each column, with the name of the column (``x0``, ``x1``, ...
+    if columns have no names; with ``_`` appended if it is the name of an output). Otherwise there
+    is one input ``X`` of shape (N, n_features); rows of shape `feature_shape` are flattened in C
+    order.
 
-    Numbers are float64 if the estimator scales features, since it does so in float64, and float32
-    if it does not. NaN stands for missing numbers. Categories are strings, or float64 if their
-    levels are numbers; a missing string is the empty string. Infinite values, which the
-    estimator refuses, count as the largest number that it takes.
+    Numbers are float64 if the estimator scales features, because it scales them in float64;
+    otherwise they are float32. NaN stands for missing numbers. Categories are strings, or float64
+    if their levels are numbers; a missing string is the empty string. Infinite values, which the
+    estimator refuses, count as the largest number that it accepts.
 
-    The outputs of a classifier: ``label`` of shape (N,), or (N, n_outputs) for several outputs,
-    and ``probabilities``, float32 of shape (N, n_classes), with the classes of all outputs side by
-    side. That of a regressor: ``variable``, float64 of shape (N, n_outputs).
+    Outputs: a classifier has ``label`` of shape (N,), or (N, n_outputs) for several outputs, and
+    ``probabilities``, float32 of shape (N, n_classes), with the classes of all outputs side by
+    side. A regressor has ``variable``, float64 of shape (N, n_outputs).
 
-    Sums of many terms may be rounded differently, so that a row may take another branch where its
-    projection equals a threshold up to rounding, and may get another label where two probabilities
+    Sums of many terms may be rounded differently. A row may therefore take another branch if its
+    projection equals a threshold up to rounding, and may get another label if two probabilities
     are equal up to rounding.
 
     Examples

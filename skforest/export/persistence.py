@@ -1,10 +1,9 @@
 """Fitted estimators in files and as dicts, and the versions in use.
 
-A saved estimator is a saved `Forest` (docs/format) with further entries in the header of this
-forest: the name of the class, its parameters, and the fitted attributes that are not arrays of the
-forest. A saved blend has one such forest for each member, and the same entries of its own in the
-header of the file. Nothing is pickled, so that files from sources that are not trusted can be
-loaded.
+A saved estimator is a saved `Forest` (docs/format) whose header has further entries: the name of
+the class, its parameters, and the fitted attributes that are not arrays of the forest. A saved
+blend has one such forest for each member; the header of the file has the same entries for the
+blend. Nothing is pickled, so you can load files from untrusted sources.
 """
 
 import copy
@@ -26,7 +25,7 @@ from ..table.feature_map import KINDS, VALUE
 from ..table.matrix import LIMIT
 from ..training.parameters import ParameterObject
 
-# Fitted attributes that are arrays of the file, or made of these.
+# Fitted attributes that are stored as arrays of the file, or made from them.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
 OF_WARM_START = ("_trained_rounds",)  # they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
@@ -139,27 +138,27 @@ def save(estimator, path, *, layout="file"):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted; a search, or a pipeline without transformers, is saved as its last estimator. A
-        `random_state` that is a generator is saved as None: predictions do not need it, only
-        another fit does. `partial_fit` cannot resume the training of a loaded estimator.
-        Labels of dtype object, such as strings of a data frame, are loaded as an array of str of
-        fixed length.
+        Fitted. Of a search, or of a pipeline without transformers, only the fitted estimator
+        inside is saved. A `random_state` that is a generator is saved as None; this affects
+        another fit, but not predictions. `partial_fit` cannot continue the training of a loaded
+        estimator. Labels of dtype object, such as strings of a data frame, are loaded as an array
+        of fixed-length str.
     path : str, Path or binary file
-        An existing file is replaced once the new one is complete; to an open one, such as
-        `io.BytesIO` or a member of an archive, all is written at the end.
+        An existing file is replaced once the new one is complete. If you pass an open file, such
+        as `io.BytesIO` or a member of an archive, everything is written at the end.
     layout : {"file", "folder"}, default="file"
-        "file": one compressed .npz file, the smallest. "folder": one .npy file per array, which
-        `load` can map into memory.
+        "file": one compressed .npz file, which takes the least space. "folder": one .npy file per
+        array, which `load` can map into memory.
 
     Raises
     ------
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If JSON cannot represent a parameter, labels are of mixed types, a member of a blend is of
-        another package, or transformers of a pipeline change its rows.
+        If JSON cannot represent a parameter, if labels have mixed types, if a member of a blend is
+        not from this package, or if transformers of a pipeline change the rows.
     ValueError
-        If arrays of strings among the parameters take more than 4 MiB: use lists.
+        If arrays of strings among the parameters take more than 4 MiB; use lists instead.
 
     See Also
     --------
@@ -213,14 +212,14 @@ def load(path, *, mmap_mode=None):
     Returns
     -------
     estimator : estimator of skforest
-        Fitted; its predictions are those of the saved estimator, to the bit.
+        Fitted; it predicts exactly what the saved estimator predicts.
 
     Raises
     ------
     FileNotFoundError
         If `path` does not exist.
     ValueError
-        If there is no saved estimator at `path`, it has another format, or it is damaged.
+        If there is no saved estimator at `path`, if it has another format, or if it is damaged.
 
     See Also
     --------
@@ -251,7 +250,7 @@ def _class_of(name, path, *others):
 
 
 def _is_public(value):
-    """Is the class of an object one of skforest, and no subclass of a user?"""
+    """Is the class of an object defined by skforest, and not by a user?"""
     return getattr(skforest, type(value).__name__, None) is type(value)
 
 
@@ -340,18 +339,19 @@ def _check_state(estimator, task):
 
 
 def slim(estimator):
-    """A copy of a fitted estimator without what predictions do not need.
+    """A smaller copy of a fitted estimator, with only what predictions need.
 
-    It has no training weights of nodes, gains of splits and out-of-bag predictions. Importances,
-    plots and further training need them and raise an AttributeError. The memory of a forest of
-    patches or single features decreases by about a third, that of a forest of hyperplanes by less
-    than a tenth.
+    The copy has no training weights of nodes, no gains of splits and no out-of-bag predictions.
+    Importances, plots and further training need these, and raise an AttributeError. A forest of
+    patches or single features takes about a third less memory, and a forest of hyperplanes less
+    than a tenth less.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted; it is not changed. Of a blend, all members that are estimators of skforest become
-        smaller; of a search, its best estimator, and of a pipeline the last step of a copy.
+        Fitted; it is not changed. In a blend, all members that are estimators of skforest become
+        smaller. For a search, the best estimator becomes smaller; for a pipeline, the last step of
+        a copy.
 
     Returns
     -------
@@ -391,10 +391,10 @@ def slim(estimator):
 
 
 def skops_types():
-    """Names of the types of skforest that a file of a fitted estimator in the format of skops has.
+    """Names of the types of skforest that a skops file of a fitted estimator may contain.
 
-    They are to be passed to `skops.io.load`, which creates other types only if it knows them to be
-    harmless.
+    Pass them to `skops.io.load` as trusted types; it refuses to create types that it does not
+    know.
 
     Returns
     -------
@@ -422,13 +422,13 @@ def to_dict(estimator):
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator, also a blend of estimators of skforest.
+        Fitted estimator, which may be a blend of estimators of skforest.
 
     Returns
     -------
     model : dict
-        All that is needed to predict; see :doc:`/json`, which describes the entries and contains a
-        reader in plain Python. Numbers are those of the forest, without rounding.
+        Everything that is needed to predict. :doc:`/json` describes the entries and contains a
+        reader in plain Python. Numbers are not rounded.
 
     Raises
     ------
@@ -521,7 +521,7 @@ def _classes(forest):
 
 
 def _inputs(forest):
-    """What happens to each column of X first."""
+    """The first step for each column of X."""
     names = forest.feature_names or [None] * forest.n_inputs
     limit = LIMIT if len(forest.scale) else float(np.finfo(np.float32).max)
     keys = ("offset", 0.0), ("scale", 1.0), ("low", -limit), ("high", limit)

@@ -25,7 +25,7 @@ def write_to(file, write):
 
 
 def content_of(file):
-    """Bytes of an open file from its position to its end; those of no archive are not all read.
+    """Bytes of an open file from its position to its end, if it is an archive.
 
     The file need not be seekable.
     """
@@ -40,7 +40,7 @@ def content_of(file):
 
 
 class Archive:
-    """A file of which not much is read at once while zipfile reads the directory of an archive.
+    """A file that refuses large reads while zipfile reads the directory of an archive.
 
     Each entry of the directory takes ten times its size in memory.
     """

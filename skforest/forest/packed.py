@@ -46,9 +46,9 @@ class Forest:
     Parameters
     ----------
     arrays : mapping of str to array-like
-        `tree_start`, `child`, `threshold`, and those of the others that the forest needs; the
-        default of `node_weight`, `gain` and `baseline` is 0, the others are empty. Node numbers
-        count from the root of their tree, all other indices over the whole forest.
+        `tree_start`, `child` and `threshold` are required. By default, `node_weight`, `gain` and
+        `baseline` are 0, and all others are empty. Node numbers count from the root of their tree,
+        all other indices over the whole forest.
 
         tree_start : (n_trees + 1,)
             First node of each tree, then the number of nodes.
@@ -56,10 +56,10 @@ class Forest:
             Left child of a split (the right child follows it), or ``-1 - row`` for a leaf with a
             row of values. Children are numbered in pairs, 1 and 2, 3 and 4, ..., after parents.
         node_weight : (n_nodes,) or (0,)
-            Training weight in it, in the unit of `fit`; empty if `slim` removed it, as `gain`.
+            Training weight, in the unit of `fit`; empty, like `gain`, if `slim` removed it.
         threshold, direction, gain : (n_splits,)
-            Of the split that is the parent of nodes 1 and 2, of nodes 3 and 4, ... of a tree. A
-            sample goes right if ``a . x > threshold``, `direction` is the code of a, and `gain`
+            Splits, in the order of their children: the parent of nodes 1 and 2 of a tree first. A
+            sample goes right if ``a . x > threshold``. `direction` is the code of a, and `gain` is
             the decrease of weight times impurity (in regression, of the target divided by a
             constant of the forest). Codes 0 .. n_features - 1 are features; boxes, sparse and
             dense directions follow.
@@ -69,7 +69,7 @@ class Forest:
         slope_start, slope_feature, slope : (n_values + 1,), (n_slopes,), (n_slopes, n_outputs)
             Linear functions that are added to rows of values; empty if leaves are constant.
         box_corner, box_other, box_size : (n_boxes,), (n_boxes,), (n_boxes, n_axes)
-            First entry of a box in the array of features, that of one to subtract, or -1; lengths.
+            First entries of a box and of one to subtract, or -1; lengths of the box.
         box_subset : (n_boxes, n_bytes)
             Bits of the entries that the box contains along unordered axes.
         sparse_start, sparse_feature, sparse_weight : (n_sparse + 1,), (n_nonzero,), (n_nonzero,)
@@ -80,30 +80,30 @@ class Forest:
             Standard deviations of the features in training, 0 for constant ones. They make
             importances independent of the units of the features.
         offset, scale : (n_inputs,) or (0,)
-            Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before
-            the trees see them; not if both are empty. Constant ones have the scale 0.
+            Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before the
+            trees see them, unless both are empty. Constant inputs have the scale 0.
         low, high, tail, knots : (n_inputs,) or (0,), knots (n_inputs, 2, 8) or (0, 2, 8)
             Limits of scaled inputs, and how values beyond them are moved; see docs/format.
         fill : (n_inputs,) or (0,)
-            What missing values become, after scaling; if it is empty, they raise.
+            Replacement of missing values, after scaling; if empty, these raise an error.
         source, kind : (n_features,) or (0,)
-            Input of each feature, and what is made of it: 0, itself; 1, whether it is missing;
-            2, the number of a level; 3, an indicator of a level; 4, a mean of the target. If they
-            are empty, the features are the inputs.
+            Input of each feature, and its kind: 0, the input itself; 1, whether it is missing; 2,
+            the number of a level; 3, an indicator of a level; 4, a mean of the target. If they are
+            empty, the features are the inputs.
         table_start, table : (n_features + 1,) and (n_entries,), or (1,) and (0,)
-            Values of a feature: 0 and 1 for kind 1; for kinds 2 to 4 one of each level, one of
-            missing values and one of unknown levels.
+            Values of each feature: 0 and 1 for kind 1; for kinds 2 to 4, a value for each level,
+            for missing values and for unknown levels.
         baseline : (n_outputs,)
-            What leaf values are deviations from.
+            Leaf values are deviations from the baseline.
         bag_start : (n_bags + 1,)
             First tree of each bag, then the number of trees. Default: one bag.
     n_features, n_outputs : int
     task : {"classification", "multioutput classification", "regression"}
     classes : ndarray of shape (n_outputs,), default=None
-        Labels; needed in classification. With several outputs, those of the first, then those of
-        the second, and so on.
+        Class labels, required in classification. With several outputs, those of the first output
+        come first, and so on.
     n_classes : sequence of int, default=None
-        With task="multioutput classification": numbers of classes, with the sum `n_outputs`.
+        Numbers of classes with task="multioutput classification"; their sum is `n_outputs`.
     aggregate : {"mean", "sum"}, default="mean"
         How the trees of a bag are combined.
     link : {"identity", "softmax", "sigmoid", "log"}, default="identity"
@@ -119,7 +119,8 @@ class Forest:
     wrap, unordered : tuple of bool, default=None
         For each axis, whether its ends meet and whether its entries have no order. None: False.
     weight_dtype : {"float32", "float16"}, default="float32"
-        Of the weights of sparse and dense directions. Projections are float32 in either case.
+        Dtype of the weights of sparse and dense directions. Projections are float32 in either
+        case.
     n_shared_values : int, default=0
         Number of leading value rows that all forests of this kind share (the pure leaves of a
         classifier); `concatenate` stores them once.
@@ -128,7 +129,7 @@ class Forest:
     levels : mapping of int to list of float or str, default=None
         Levels of each input that is a category, in the order of their numbers.
     versions : dict, default=None
-        Of the packages that made the forest. None: the installed ones.
+        Versions of the packages that made the forest. None: the installed ones.
 
     Raises
     ------
@@ -205,7 +206,7 @@ class Forest:
             setattr(self, name, array)
 
     def _default(self, name):
-        """What an array is if it is not given; those that come first in ARRAYS are set.
+        """Default of an array; arrays that come before it in ARRAYS are already set.
 
         No default takes more memory than the arrays that are given.
         """
@@ -236,7 +237,7 @@ class Forest:
 
     @cached_property
     def feature_map(self):
-        """FeatureMap: what happens to a row before it is routed, made at the first use."""
+        """FeatureMap: maps rows before they are routed; made at the first use."""
         arrays = {name: getattr(self, name) for name in OF_INPUTS}
         return FeatureMap(**arrays, levels=self.levels)
 
@@ -295,7 +296,7 @@ class Forest:
         return RowMap(self.arrays, n_levels, reads_bytes)
 
     def map_features(self, X):
-        """Rows as the trees see them: scaled by `offset` and `scale`, in the dtype of the kernels.
+        """Map rows to the features that trees see, in the dtype of the kernels.
 
         {takes_matrix}
 
@@ -310,7 +311,7 @@ class Forest:
         return self.map_coded(X)
 
     def map_coded(self, X):
-        """As `map_features`, for numbers of levels in place of categories."""
+        """Like `map_features`, but X has numbers of levels instead of categories."""
         if not len(self.scale) and X.dtype != np.uint8:
             X = X.astype(np.uint8 if X.dtype == bool else np.float32, copy=False)
         return np.ascontiguousarray(self.feature_map.transform(X, seek_bytes=False))
@@ -325,7 +326,7 @@ class Forest:
         return self.apply_mapped(self.map_features(X))
 
     def apply_mapped(self, Z):
-        """As `apply`, for rows that `map_features` returned."""
+        """Like `apply`, for rows that `map_features` returned."""
         return self.router.apply(Z)
 
     def response(self, X):
@@ -340,7 +341,7 @@ class Forest:
         return self.response_mapped(self.map_features(X))
 
     def response_mapped(self, Z):
-        """As `response`, for rows that `map_features` returned."""
+        """Like `response`, for rows that `map_features` returned."""
         link, router, is_mean = LINKS[self.link], self.router, self.aggregate == "mean"
         start = self.bag_start.tolist()
         n_bags = len(start) - 1
@@ -355,7 +356,7 @@ class Forest:
         return total if n_bags == 1 else total / n_bags
 
     def predict(self, X):
-        """Predict labels, those of the largest response, or values of the target.
+        """Predict the labels with the largest response, or values of the target.
 
         {takes_matrix}
 
@@ -431,8 +432,8 @@ class Forest:
     def __getitem__(self, index):
         """A forest of some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
 
-        The trees become one bag; without trees, the response is that of the baseline. The view has
-        all directions and values; `compact` removes those that the selected trees do not use.
+        The trees become one bag; without trees, the response comes from the baseline alone. The
+        view keeps all directions and values; `compact` removes unused ones.
         """
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
@@ -489,13 +490,13 @@ class Forest:
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": decrease of impurity or loss in the splits, times the absolute weight of
             the feature in the direction (and its `deviation`, if there is one: importances do not
-            depend on units). Trees that are averaged have the same total. Features share the
-            decrease by a linear start as its terms vary. "count": number of splits with it.
+            depend on units). Trees that are averaged have the same total. The decrease by a linear
+            start is shared by the variances of its terms. "count": number of splits that use it.
 
         Returns
         -------
         importances : ndarray of shape (n_features,), float64
-            Nonnegative, with sum 1, or all 0 if no tree has a split or slopes.
+            At least 0, with sum 1, or all 0 if no tree has a split or slopes.
         """
         return feature_importances(self, importance_type)
 
@@ -511,7 +512,7 @@ class Forest:
     def slim(self):
         """The same forest without `node_weight` and `gain`, which predictions do not need.
 
-        `compact` is included. Importances, plots, further training and `concatenate` then raise an
+        It includes `compact`. Importances, plots, further training and `concatenate` then raise an
         AttributeError.
 
         Returns
@@ -564,7 +565,7 @@ class Forest:
         Parameters
         ----------
         path : str, Path or binary file
-            A file there is replaced once the new one is complete; an open one is written to.
+            An existing file is replaced once the new one is complete.
         layout : {"file", "folder"}, default="file"
             "file": one compressed .npz file. "folder": one .npy file per array, which `load` can
             map into memory.
@@ -584,7 +585,7 @@ class Forest:
         Raises
         ------
         ValueError
-            If there is no saved forest at `path`, it has another format, or it is damaged.
+            If there is no saved forest at `path`, if it has another format, or if it is damaged.
         """
         forests, _ = load_with_header(path, mmap_mode)
         if len(forests) > 1:
@@ -593,7 +594,7 @@ class Forest:
 
 
 def load_with_header(path, mmap_mode=None):
-    """The forests of a file, a list, and its header, which has further entries of estimators."""
+    """The list of forests in a file, and its header, which has further entries of estimators."""
     header, parts = io.read_forests(path, mmap_mode)
     with io.as_value_error(f"{path} is damaged"):
         return [Forest(arrays, **metadata) for arrays, metadata in parts], header

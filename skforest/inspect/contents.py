@@ -1,4 +1,4 @@
-"""What plots and texts show of a tree: its splits and leaves, in the units of the data."""
+"""Contents of a tree for plots and texts: its splits and leaves, in the units of the data."""
 
 from numbers import Integral
 
@@ -71,7 +71,7 @@ class TreeContents:
         return row, rank, threshold + float(row @ self._offset)
 
     def terms(self, node, most):
-        """Names and weights of the features of largest rank, the number of others, the threshold.
+        """Names and weights of the first features by rank, the number of others, the threshold.
 
         `most` is the largest number of features; None: all.
         """
@@ -82,7 +82,7 @@ class TreeContents:
         return named, len(used) - len(largest), threshold
 
     def sides(self, node, most):
-        """Name of a column, and what is true of it left and right, for a split of levels.
+        """Name of a column, and its conditions left and right, for a split of levels.
 
         None for splits that compare numbers. `most` is the largest number of levels of a set;
         "(other)" stands for missing values and levels that were unknown in training.
@@ -151,7 +151,7 @@ class TreeContents:
         return features, slope, value
 
     def slopes(self, leaf, output, most):
-        """Names and slopes of the features of largest rank, the number of others, the constant.
+        """Names and slopes of the first features by rank, the number of others, the constant.
 
         As `terms`, for an output of a linear leaf.
         """
@@ -187,10 +187,10 @@ def value_rows(forest):
 
 
 def importances_of_forest(forest, importance_type="impurity"):
-    """Importances of the inputs, their standard deviations, and over what: "trees" or "bags".
+    """Importances of the inputs, their standard deviations, and "trees" or "bags" they vary over.
 
-    Trees that are summed correct each other, so only bags of them are comparable. Deviations are
-    NaN if there is one tree, or bag.
+    Trees that are summed correct each other, so only their bags are comparable. Deviations are NaN
+    if there is only one tree or bag.
     """
     per_input = forest.feature_map.per_input
     importance = per_input(forest.feature_importances(importance_type))

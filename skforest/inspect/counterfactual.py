@@ -14,7 +14,7 @@ from ..table.frames import CATEGORY, as_frame, read_table, table_of_matrix
 from ..table.matrix import usual_range, value_range
 
 N_STEPS = 32  # points of a segment that are predicted together
-N_ROUNDS = 4  # of a search on a segment, which finds a point to 32^-4 of its length
+N_ROUNDS = 4  # rounds of a search on a segment, which find a point up to 32^-4 of its length
 
 
 @dataclass
@@ -30,31 +30,32 @@ class Counterfactual:
 def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     """Find a row near `x` that has another prediction.
 
-    It answers what would have to be different for another result. The search starts at the nearest
-    rows of `background` with a prediction as wanted. Columns of such a row are set back to the
-    values of `x` one after the other, the largest differences first, where the prediction remains
-    as wanted. The numbers that still differ are moved towards `x` together, up to the point where
-    the prediction would change. Of all rows that are found, the nearest is returned.
+    A counterfactual says what would have to be different for another result. The search starts at
+    the nearest rows of `background` that have the wanted prediction. The columns of such a row are
+    set back to the values of `x`, one after another and the largest differences first, as long as
+    the prediction stays as wanted. The numbers that still differ are then moved towards `x`
+    together, up to the point where the prediction would change. The nearest of all resulting rows
+    is returned.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted classifier or regressor of this package, or any other of scikit-learn.
+        Fitted classifier or regressor of this package or of scikit-learn.
     x : array-like of shape (n_features,) or (1, n_features), or data frame of one row
         The row to explain; a data frame, such as ``X.iloc[[0]]``, if `background` is one.
     background : array-like or data frame of shape (n_rows, n_features)
-        Rows that occur, such as the training set.
+        Rows that are known to occur, such as the training set.
     target : label or (low, high), default=None
-        For a classifier the wanted label; None: any other than that of x. For a regressor the
-        interval in which the prediction is to be, ends included; infinite ends are allowed.
+        For a classifier, the wanted label; None: any label other than that of x. For a regressor,
+        the interval that shall contain the prediction, ends included; infinite ends are allowed.
     n_starts : int, default=10
-        Number of rows of the background from which the search starts, at least 1. The result is
-        nearer with more of them, and the time proportional to their number.
+        Number of rows of the background from which the search starts, at least 1. With more rows,
+        the result is nearer; the time is proportional to their number.
 
     Returns
     -------
     counterfactual : Counterfactual
-        With the attributes
+        It has the attributes
 
         row : ndarray of shape (n_features,), or data frame of one row
             The changed row.
@@ -71,9 +72,9 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     TypeError
         If x or the background is sparse.
     ValueError
-        If x is not one row with the columns of the background, `target` or `n_starts` is not
-        valid, x has the wanted prediction already, or no row of the background has it, or only
-        with values missing that x has.
+        If x is not one row with the columns of the background, if `target` or `n_starts` is
+        invalid, if x already has the wanted prediction, or if no row of the background has it
+        without missing values that x has.
 
     See Also
     --------
@@ -82,10 +83,10 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     Notes
     -----
     The distance is the sum over columns of the absolute difference divided by the standard
-    deviation of the column in the background [1]_. Another category, and a value in place of a
-    missing one, have the distance 1. Columns of whole numbers stay such, also where their dtype is
-    float. A value that x has does not become missing. The result is near x, but need
-    not be the nearest possible point. The change is one of the model: it does not say what would
+    deviation of the column in the background [1]_. A different category counts as distance 1, and
+    so does a value in place of a missing one. Columns of whole numbers keep whole numbers, even if
+    their dtype is float. A value that x has does not become missing. The result is near x, but
+    need not be the nearest possible point. It explains the model: it does not say what would
     happen if somebody changed a column in the world.
 
     References
@@ -118,7 +119,7 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     is_wanted = _condition(estimator, target, before[0])
     candidates = np.flatnonzero(is_wanted(predictions))
     if not len(candidates):
-        raise ValueError(f"no row of background has a prediction as wanted (target={target!r})")
+        raise ValueError(f"no row of background has the wanted prediction (target={target!r})")
     order = np.argsort(rows.distances(rows.codes[1:][candidates]), kind="stable")
 
     def is_changed(start, mask, steps):
@@ -131,7 +132,7 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
             found.append(one)
     if not found:
         raise ValueError(
-            "rows of background have a prediction as wanted only with values missing that x has"
+            "rows of background have the wanted prediction only with values missing that x has"
         )
     row, codes = min(found, key=lambda one: rows.distances(one[1])[0])
     changed = np.flatnonzero(rows.differences(codes)[0])
@@ -144,12 +145,12 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
 
 
 def _condition(estimator, target, prediction):
-    """Function of predictions: which are as wanted?"""
+    """Return a function that says which predictions are as wanted."""
     if is_classifier(estimator):
         if target is None:
             return lambda found: found != prediction
         if target not in estimator.classes_.tolist():
-            raise ValueError(f"target={target!r} is none of the labels of the estimator")
+            raise ValueError(f"target={target!r} is not a label of the estimator")
         if prediction == target:
             raise ValueError(f"x is predicted as target={target!r} already")
         return lambda found: found == target
@@ -165,7 +166,7 @@ def _condition(estimator, target, prediction):
 
 
 def _refined(rows, start, is_changed):
-    """A row between x and a background row, near x; as `_Rows.mixtures` returns it.
+    """A row between x and a background row, near x, in the form of `_Rows.mixtures`.
 
     None if the prediction is not as wanted without values that are missing in the background row.
     """
@@ -244,7 +245,7 @@ class _Rows:
         self._is_whole = np.array([self._holds_integers(j) for j in range(len(self.names))])
 
     def _join(self, x, background):
-        """Set the rows of both, x first."""
+        """Set the joined rows, x first."""
         frame = nw.from_native(background, pass_through=True)
         self._frame = None
         if isinstance(frame, nw.DataFrame):

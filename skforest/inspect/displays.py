@@ -1,7 +1,7 @@
 """Importances and training curves, in the style of scikit-learn's displays.
 
-A display holds the data of a plot. `from_estimator` computes them and plots; `plot` plots them
-again. Displays need matplotlib, which is imported when they plot.
+A display holds the data of a plot. `from_estimator` computes the data and plots them; `plot` plots
+them again. Displays need matplotlib, which is imported when they plot.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ CURVES = {
 
 
 def _has_image(shape):
-    """Whether features of a shape are shown as an image; a third axis is that of channels."""
+    """Whether features of a shape are shown as an image; a third axis holds the channels."""
     return shape is not None and (len(shape) == 2 or len(shape) == 3 and shape[2] <= MAX_CHANNELS)
 
 
@@ -49,11 +49,11 @@ class FeatureImportancesDisplay:
     spread : ndarray of shape (n_features,), default=None
         Lengths of the error bars.
     spread_name : str, default="standard deviation"
-        What error bars are, for the label of the axis.
+        Meaning of the error bars, for the label of the axis.
     feature_shape : tuple of int, default=None
         Shape of a sample. With two axes, the importances are shown as a heat map; a third axis of
         at most 4 entries is taken for channels, whose importances are added. With one axis, they
-        are shown as a line. None, or other shapes: bars.
+        are shown as a line. None, or any other shape: bars.
 
     Attributes
     ----------
@@ -102,23 +102,23 @@ class FeatureImportancesDisplay:
         Parameters
         ----------
         estimator : estimator or Forest
-            Fitted, with `feature_importances_`; also of another package, or in a search or a
-            pipeline, whose transformers then name the features.
+            Fitted, with `feature_importances_`. It may be of another package, or be inside a
+            search or a pipeline, whose transformers then name the features.
         feature_names : array-like of str of shape (n_features,), default=None
-            None: those that the estimator was fitted with, else ``x[0]``, ``x[1]``, and so on.
+            None: the names that the estimator was fitted with, or ``x[0]``, ``x[1]``, and so on.
         feature_shape : tuple of int, default=None
             Shape of a sample. None: the `feature_shape` of the estimator, if it has one, or the
             shape of its forest, if it has several axes or patches.
         n_largest : int or None, default=20
-            Number of features with a bar, those of largest importance. None: all.
+            Number of features with a bar, those with the largest importances. None: all.
         ax : matplotlib.axes.Axes, default=None
             Axes to plot on. None: a new figure.
 
         Returns
         -------
         display : FeatureImportancesDisplay
-            Error bars show the standard deviation over trees, or over bags of trees that are
-            summed; there are none for a single one, and for estimators without a forest.
+            Error bars show the standard deviation over trees, or over bags if trees are summed. A
+            single tree or bag, or an estimator without a forest, has no error bars.
         """
         whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
         importances, spread, name = _importances(estimator)
@@ -151,7 +151,7 @@ class FeatureImportancesDisplay:
         Parameters
         ----------
         n_largest : int or None, default=20
-            Number of features with a bar, those of largest importance. None: all.
+            Number of features with a bar, those with the largest importances. None: all.
         ax : matplotlib.axes.Axes, default=None
             Axes to plot on. None: a new figure.
 
@@ -231,7 +231,7 @@ class FeatureImportancesDisplay:
 
 
 def _importances(estimator):
-    """Importances of an estimator, their spread over its trees or bags or None, and which."""
+    """Importances of an estimator, their spread or None, and "trees" or "bags" it is over."""
     refuse_networks(estimator)
     own = getattr(estimator, "forest_", estimator)
     if not isinstance(own, Forest):
@@ -250,15 +250,15 @@ def _importances(estimator):
 
 
 class TrainingCurveDisplay:
-    """Losses in the course of training, and what else was recorded, one panel for each kind.
+    """Losses and other records of training, with one panel for each kind.
 
-    Of several bags or trees, each has a line, and so has their mean as far as all of them were
+    With several bags or trees, each has a line; their mean is shown as far as all of them were
     trained. The smallest loss of held-out rows is marked.
 
     Parameters
     ----------
     curves : dict of str to list of ndarray
-        For each name of a panel, one curve for each bag or tree.
+        Maps the name of each panel to its curves, one for each bag or tree.
     first : int, default=1
         Number of the first entry of each curve.
     x_label : str, default="epoch"
@@ -304,7 +304,7 @@ class TrainingCurveDisplay:
             loss), `refine_curve_`, and `steepness_curve_` and `active_leaves_curve_` of end-to-end
             trees. None: all that were recorded.
         ax : matplotlib.axes.Axes or array-like of such, default=None
-            Axes to plot on, one for each attribute. None: a new figure.
+            Axes to plot on, one for each panel. None: a new figure.
 
         Returns
         -------

@@ -69,46 +69,48 @@ def shapley_values(
 
         prediction = base value + sum of the values of all features
 
-    The base value is the mean prediction of the rows `background`. The value of a feature is what
-    the prediction changes, on average, when the feature is taken from the row instead of from a
-    background row, where the features that were taken before it are in random order [1]_ [2]_.
+    The base value is the mean prediction of the rows `background`. The value of a feature is the
+    average change of the prediction when the feature is taken from the row instead of from a
+    background row, while features are exchanged one after another in random order [1]_ [2]_.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these; also in a search or a pipeline, whose
-        transformers then make the features that are explained.
+        Fitted forest, tree, boosting, or blend of these. It may be inside a search or a pipeline;
+        the explained features are then the output of its transformers.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-        Rows to explain, as `predict` takes them.
+        Rows to explain, in the form that `predict` takes.
     background : array-like, sparse matrix or dataframe of shape (n_rows, n_features), default=None
-        Rows that X is compared with, such as 100 rows of the training set. The time is
-        proportional to their number. None: X itself, or 100 of its rows drawn at random.
+        Rows to compare X with, such as 100 rows of the training set. The time is proportional to
+        their number. None: X itself, or 100 of its rows, drawn at random.
     units : {"auto", "raw", "response"}, default="auto"
         What the values add up to. "response": probabilities or predictions. "raw": the sum or mean
-        of the trees before the link, such as log odds; with several bags, its mean over the bags.
+        of the trees before the link, such as log odds; with several bags, the mean over the bags.
         "auto": "raw" for oblique boosting and for a `skforest.Loss` with an `inverse_link`,
-        "response" otherwise. Raw scores of several bags are not `decision_function`: see Notes.
+        "response" otherwise. Raw scores of several bags differ from `decision_function`, see
+        Notes.
     max_exact : int, default=10
-        Splits of a tree that depend on at most this many features in which two rows differ are
-        explained exactly; see Notes. From 0 to 16.
+        Splits that depend on at most this many of the features in which two rows differ are
+        explained exactly, see Notes. From 0 to 16.
     n_permutations : int, default=4
-        Number of permutations where values are sampled, an even number of at least 4. They are
+        Number of permutations for values that are sampled, an even number of at least 4. They are
         used in pairs of a permutation and its reverse.
     n_jobs : int, default=None
         Number of threads. None: 1, unless in a `joblib.parallel_config` context. -1: all
         processors. The result does not depend on it.
     random_state : int, RandomState or None, default=0
-        Seed of permutations, and of the rows of X that are the background.
+        Seed of permutations, and of the rows of X that are drawn as the background.
 
     Returns
     -------
     explanation : shap.Explanation or Explanation
-        A `shap.Explanation` if the package shap is installed; its plots take it. Otherwise an
-        object with the same attributes:
+        A `shap.Explanation` if the package shap is installed, which you can pass to the plots of
+        shap. Otherwise an object with the same attributes:
 
         values : ndarray of shape (n_samples, n_features) or (n_samples, n_features, n_outputs)
-            Of one output, or of the second of two classes, in two dimensions. A category and its
-            indicators, or a number and its indicator of missing values, are one feature.
+            Two-dimensional for a single output, and for two classes, where the second class is
+            explained. A category and its indicators, or a number and its indicator of missing
+            values, are one feature.
         base_values : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             The same for all rows.
         data : ndarray of shape (n_samples, n_features)
@@ -130,24 +132,25 @@ def shapley_values(
 
     Notes
     -----
-    Trees with hard splits whose responses are added, in units in which no link follows, are
-    explained exactly: for each pair of a row and a background row, the mixtures of the two are
-    divided into sets that reach the same leaf. The values of a pair are sampled where it has more
-    than ``2 ** max_exact`` sets, on average over at most 112 background rows, or where a split
-    depends on more than `max_exact` undecided features, and on more than 6; a pair of rows that
-    differ in at most `max_exact` features is always explained exactly. What is sampled for all
+    Trees with hard splits are explained exactly if their responses are added and no link follows
+    in the chosen units: for each pair of a row and a background row, the mixtures of the two are
+    divided into sets that reach the same leaf. The values of a pair are sampled if there are more
+    than ``2 ** max_exact`` such sets, on average over at most 112 background rows, or if a split
+    depends on more than `max_exact` undecided features, and on more than 6. Two rows that differ
+    in at most `max_exact` features are always explained exactly. Some models are sampled for all
     pairs: forests with margins or soft splits (hinge forests, end-to-end trees with
-    ``routing="soft"``), probabilities of boosting, and blends with a temperature, or of hinge
+    ``routing="soft"``), probabilities of boosting, blends with a temperature, and blends of hinge
     forests or boosting for several outputs of labels.
 
-    The values of a row add up to its prediction minus the base value in either case, to rounding.
+    In either case, the values of a row add up to its prediction minus the base value, up to
+    rounding.
 
-    A boosting classifier averages its bags as probabilities. For two classes, `decision_function`
-    is the logarithm of the odds of the mean probability, whereas raw scores are the mean of the
-    log odds of the bags. Both are equal for one bag (``n_bags=1``); otherwise the mean of the log
-    odds is usually further from 0. For more classes, raw scores are those before the softmax,
-    whereas `decision_function` has logarithms of probabilities. With ``units="response"`` the
-    values add up to what `predict_proba` returns.
+    A boosting classifier averages the probabilities of its bags. For two classes,
+    `decision_function` returns the log odds of the mean probability, whereas raw scores are the
+    mean of the log odds of the bags. Both are equal for one bag (``n_bags=1``); otherwise the mean
+    of the log odds is usually further from 0. For more classes, raw scores are the scores before
+    the softmax, whereas `decision_function` returns log probabilities. With ``units="response"``,
+    the values add up to the result of `predict_proba`.
 
     Quantiles are explained before they are sorted.
 
@@ -229,8 +232,8 @@ class _Game:
     finish : callable, default=None
         Function of this sum. None: there is none, and the forests can be explained one by one.
     outputs : {"all", "second", "difference"}, default="all"
-        Outputs that are explained: of two classes the second one, or its difference from the
-        first.
+        Outputs that are explained. For two classes, only the second one, or its difference from
+        the first.
     """
 
     def __init__(self, members, finish=None, outputs="all"):
@@ -254,10 +257,12 @@ class _Game:
 
 
 def _game(estimator, units):
-    """What is explained of a forest, or of a blend, whose members all respond in one unit."""
+    """The explained function of a forest, or of a blend, whose members share one unit."""
     prediction = prediction_of(estimator)
     if prediction.is_blend and units == "raw":
-        raise ValueError('units="raw" takes a single forest; a blend is in units of its response')
+        raise ValueError(
+            'units="raw" needs a single forest; a blend is explained in units of its response'
+        )
     unit_of_parts = "response" if prediction.is_blend else units
     members = [
         (part.model, _predicting_forest(part, unit_of_parts), part.weight)
@@ -277,9 +282,10 @@ def _game(estimator, units):
 
 
 def _clipping(members):
-    """What makes probabilities of the response of classifiers of several outputs, or None.
+    """A function from responses to probabilities of several outputs; None if not needed.
 
-    Forests with hard or soft splits whose trees are averaged need none: theirs are probabilities.
+    Forests with hard or soft splits whose trees are averaged need none: their responses are
+    probabilities.
     """
     forests = [forest for _, forest, _ in members]
     n_classes = forests[0].n_classes
@@ -289,7 +295,7 @@ def _clipping(members):
 
 
 def _predicting_forest(part, units):
-    """The forest that a part of the prediction has."""
+    """The forest of a part of the prediction."""
     if not part.is_forest:
         raise refusal(part.model, part.what, NEEDED)
     if units == "response" and part.model._has_own_link:
@@ -299,11 +305,11 @@ def _predicting_forest(part, units):
 
 @contextmanager
 def _of_background():
-    """Say of errors that the background raised them."""
+    """Add to errors that the background raised them."""
     try:
         yield
     except (TypeError, ValueError) as error:
-        error.add_note("The rows of `background` raised this.")
+        error.add_note("The rows of `background` raised this error.")
         raise
 
 
@@ -322,7 +328,7 @@ class _Part:
             self.Z = self._mapped(background)
 
     def _mapped(self, X):
-        """Mapped rows, float32: those of bytes have the same sums and sides of splits."""
+        """Mapped rows as float32, which route bytes in the same way."""
         Z = self.model._few_features(X)
         if Z is None:
             Z = self.forest.map_coded(dense(self.model._validate_predict(X)))
@@ -362,7 +368,7 @@ def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
 
 
 def _tree_scales(forest):
-    """Factor of the response of each tree in that of the forest."""
+    """Factor of each tree in the response of the forest."""
     n_trees = np.diff(forest.bag_start)
     of_bag = np.ones(len(n_trees)) if forest.aggregate == "sum" else 1 / np.maximum(n_trees, 1)
     return np.repeat(of_bag / len(n_trees), n_trees)
@@ -419,7 +425,7 @@ def _explain_mixtures(parts, game, seed, n_pairs, n_jobs):
 
 
 def _changes(parts, game, i, rows, order):
-    """What each player changes along permutations, from background rows to the row i.
+    """Change of the response by each player along permutations, from background rows to row i.
 
     Returns an array of shape (n_rows, n_pairs, 2, n_inputs, n_outputs).
     """
@@ -480,16 +486,16 @@ def importances_table(estimator, importance_type="impurity"):
     """Importances of the columns of X with their names, the most important first.
 
     All features that are made from a column, such as the indicators of its levels or of its
-    missing values, count as this column.
+    missing values, are added up.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these and other estimators; also in a search or
-        a pipeline, whose transformers then name the features.
+        Fitted forest, tree, boosting, or blend of these and other estimators. It may be inside a
+        search or a pipeline, whose transformers then name the features.
     importance_type : {"impurity", "count"}, default="impurity"
-        "impurity": decrease of impurity, as in `feature_importances_`; "count": number of splits
-        that a column takes part in, not for blends; see `Forest.feature_importances`.
+        "impurity": decrease of impurity, as in `feature_importances_`. "count": number of splits
+        that use a column; not for blends. See `Forest.feature_importances`.
 
     Returns
     -------
@@ -498,21 +504,21 @@ def importances_table(estimator, importance_type="impurity"):
         "x0", "x1" and so on if they have none. Columns:
 
         importance : float
-            Not negative, with sum 1, or all 0 if there is no split.
+            At least 0, with sum 1, or all 0 if there is no split.
         std : float
             Standard deviation of the importance over the trees; over bags for hinge forests and
-            oblique boosting; over the members of a blend, with their weights. There is no such
-            column if there is only one of them.
+            oblique boosting; over the members of a blend, with their weights. This column is
+            missing if there is only one of these.
 
     Raises
     ------
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If the estimator is not one of skforest, or has no importances: `torch.E2ENetworkTree`,
-        and what `slim` returned.
+        If the estimator is not one of skforest, or has no importances, such as
+        `torch.E2ENetworkTree` and estimators that `slim` returned.
     ValueError
-        If `importance_type` is none of these, or "count" for a blend.
+        If `importance_type` is invalid, or is "count" for a blend.
 
     See Also
     --------
@@ -537,7 +543,7 @@ def importances_table(estimator, importance_type="impurity"):
     if prediction_of(estimator).is_blend:
         if importance_type != "impurity":
             raise ValueError(
-                f"importance_type={importance_type!r} takes a single forest; for a blend, only "
+                f"importance_type={importance_type!r} needs a single forest; for a blend, only "
                 '"impurity" is possible'
             )
         importance, std = _importances_of_blend(estimator)

@@ -1,4 +1,4 @@
-"""A plane of two features, coloured by the prediction, as a display like scikit-learn's."""
+"""A plane of two features, coloured by the prediction, in the style of scikit-learn's displays."""
 
 import textwrap
 
@@ -31,7 +31,7 @@ MAX_VALUES, TEXT_WIDTH = 8, 64  # values of other features below the plane; char
 
 
 class PartitionDisplay:
-    """A plane of two features, coloured by the prediction; if wanted, beside the tree.
+    """A plane of two features, coloured by the prediction, optionally beside a tree.
 
     Use `from_estimator`.
 
@@ -42,7 +42,7 @@ class PartitionDisplay:
     response : ndarray of shape (n_rows, n_columns, n_outputs)
         Class probabilities, or values of one target.
     leaves : ndarray of shape (n_rows, n_columns), default=None
-        Leaf at each point, whose outlines are drawn.
+        Leaf at each point; the outlines of leaves are drawn.
     points : ndarray of shape (n_samples, 2), default=None
         Samples to draw.
     target : ndarray of shape (n_samples,), default=None
@@ -128,24 +128,24 @@ class PartitionDisplay:
         Parameters
         ----------
         estimator : estimator of skforest or Forest
-            Fitted, with one output; also a blend. Of a pipeline, the plane is one of the features
-            that its transformers return.
+            Fitted, with one output; it may be a blend. For a pipeline, the features of the plane
+            are the output of its transformers.
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Samples, with the columns of fit: they set the range of the plane. All other features
-            have their medians, and categories their most frequent levels, unless `values` has
-            others.
+            Samples with the same columns as in `fit`; they set the range of the plane. All other
+            features are set to their medians, or most frequent levels, unless `values` says
+            otherwise.
         y : array-like of shape (n_samples,), default=None
             Labels or targets of the samples, which are then drawn.
         tree : int, default=None
-            Number of the tree to plot, with outlines of its leaves, and the tree beside it. None:
-            the predictions of the forest.
+            Number of the tree to plot, with outlines of its leaves and the tree itself beside the
+            plane. None: the predictions of the forest are plotted.
         features : sequence of int or str of length 2, default=(0, 1)
             Numbers or names of the features of the plane, which must not be categories.
         values : dict of int or str to number or level, default=None
-            Values of other features, by number or name; NaN or None if missing. Where they matter,
-            compare several planes: a plane shows nothing of rows with other values.
+            Values of other features, by number or name; NaN or None if missing. If they matter,
+            compare several planes: a plane says nothing about rows with other values.
         feature_names : array-like of str of shape (n_features,), default=None
-            None: those that the estimator was fitted with, else ``x[0]``, ``x[1]``, and so on.
+            None: the names that the estimator was fitted with, or ``x[0]``, ``x[1]``, and so on.
         class_names : array-like of str of shape (n_classes,), default=None
             None: the class labels.
         max_depth : int or None, default=3
@@ -290,7 +290,7 @@ class PartitionDisplay:
 
 
 class _ForestRows:
-    """Rows as a forest codes them, and its predictions of such rows.
+    """Rows as coded by a forest, and the predictions of the forest for such rows.
 
     Attributes
     ----------
@@ -320,14 +320,14 @@ class _ForestRows:
         self._forest = forest[int(tree)] if self._is_tree else forest
 
     def predict(self, plane):
-        """Predictions of coded rows, and their leaves if they are those of a tree."""
+        """Predictions of coded rows and, for a single tree, their leaves."""
         mapped = self._forest.map_coded(plane)
         leaves = self._forest.apply_mapped(mapped) if self._is_tree else None
         return self._forest.response_mapped(mapped), leaves
 
 
 class _BlendRows:
-    """As `_ForestRows` for a blend, whose members may be any estimators: it predicts tables."""
+    """Like `_ForestRows`, for a blend, whose members may need tables to predict."""
 
     def __init__(self, blend, X, feature_names, class_names):
         check_is_fitted(blend, "members_")
@@ -396,7 +396,7 @@ def _levels_of(model):
 
 
 def _number_of(parameter, given, feature, names):
-    """Number of a feature that is given by number or name."""
+    """Number of a feature, given by number or name."""
     if isinstance(feature, str) and feature in names:
         return names.index(feature)
     if isinstance(feature, str):

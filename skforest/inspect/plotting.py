@@ -37,16 +37,16 @@ def plot_tree(
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator; also in a search or a pipeline, whose transformers then name the
+        Fitted estimator. It may be inside a search or a pipeline, whose transformers then name the
         features.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     node : int, default=0
-        Root of the subtree to plot, as `apply` numbers nodes.
+        Root of the subtree to plot, with the node numbers of `apply`.
     max_depth : int, default=3
-        Depth to which the subtree is plotted, at least 1. None: all of it.
+        Depth to which the subtree is plotted, at least 1. None: the whole subtree.
     feature_names : array-like of str of shape (n_features,), default=None
-        Names of the features. None: those that the estimator was fitted with, else ``x[0]``,
+        Names of the features. None: the names that the estimator was fitted with, or ``x[0]``,
         ``x[1]``, and so on.
     feature_shape : int or tuple of int, default=None
         Shape of a sample. With two axes, the weights of a split are shown as an image; with one,
@@ -57,17 +57,17 @@ def plot_tree(
         Names of the classes, in the order of `classes_`, or of the outputs of a regression. None:
         the class labels, or ``y[0]``, ``y[1]``, and so on.
     n_weights : int, default=3
-        Maximum number of weights that are listed by name, at least 1; the number of the other
-        features is given. The weights of largest absolute value are listed; if the forest scales
-        its features, those that are largest after scaling.
+        Maximum number of weights that are listed by name, at least 1, followed by the number of
+        other features. The weights with the largest absolute values are listed; if the forest
+        scales its features, weights are compared after scaling.
     precision : int, default=3
         Number of significant digits, at least 1. At least one decimal is shown.
     node_ids : bool, default=False
         Whether to show the numbers of the nodes.
     cmap : str or Colormap, default="coolwarm"
-        Colormap of images of weights. Its middle is weight 0; each split has its own range.
+        Colormap for images of weights. Its middle is weight 0; each split has its own range.
     fontsize : float, default=None
-        Font size in points. None: the largest from 5 to 10 that fits the size of the axes.
+        Font size in points. None: the largest size from 5 to 10 that fits the axes.
     ax : matplotlib.axes.Axes, default=None
         Axes to plot on, which are cleared. None: the current axes, or new axes that fill the
         current figure.
@@ -91,8 +91,8 @@ def plot_tree(
     TypeError
         If `estimator` is neither an estimator of skforest nor a Forest, or `ax` is not axes.
     ValueError
-        If the tree or the node does not exist, a length does not match the forest, or a number is
-        out of range.
+        If the tree or the node does not exist, if a length does not match the forest, or if a
+        number is out of range.
 
     See Also
     --------
@@ -100,15 +100,16 @@ def plot_tree(
 
     Notes
     -----
-    Weights and thresholds are in the units of the features, also if the forest centres and scales
+    Weights and thresholds are in the units of the features, even if the forest centres and scales
     them. The value of a leaf is the prediction of the tree alone, on the scale of the predictions
-    of the forest. If trees are summed, or leaf values are multiplied by margins, it is the stored
-    value: the contribution to the sum, before `baseline` and the inverse link. A linear leaf shows
-    its constant and its largest slopes; boosting with a linear start begins with a tree of a
-    single such leaf, which says so.
+    of the forest. If trees are summed, or leaf values are multiplied by margins, the stored value
+    is shown: the contribution to the sum, before `baseline` and the inverse link. A linear leaf
+    shows its constant and its largest slopes. Boosting with a linear start begins with a tree that
+    is a single linear leaf; the plot says so.
 
     A split of a category shows the levels that go right, where ``(other)`` stands for missing
-    values and unknown levels. In a sum, ``city (level number)`` counts the levels from 0.
+    values and unknown levels. In a sum, ``city (level number)`` is the number of the level,
+    counted from 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Similar rows: leaves that rows share, embeddings of leaves, and prototypes."""
+"""Similarity of rows by their leaves: proximities, leaf embeddings and prototypes."""
 
 from numbers import Integral
 
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from ..estimators.prediction import Part, is_forest, prediction_of
 from ..estimators.unwrap import inside, unwrapped, unwrapped_alone
 
-BLOCK = 1 << 22  # proximities that exist at a time, besides those that are returned
+BLOCK = 1 << 22  # proximities in memory at a time, besides the result
 N_CANDIDATES = 64  # rows whose gain as a prototype is computed together
 N_CANDIDATES = 64  # rows whose gain as a prototype is computed together
 N_STEPS = 32  # points of a segment that are predicted together
@@ -23,21 +23,22 @@ def proximity(estimator, X, Y=None, *, n_neighbors=10):
     """Share of the trees in which two rows reach the same leaf, for the most similar rows.
 
     Two rows that share many leaves are alike in the columns that the forest uses, in units that
-    the forest has learned [1]_. The result is a graph for clustering, embedding, imputation or the
-    search for similar cases.
+    the forest has learned [1]_. You can use the result as a graph for clustering, embedding,
+    imputation or the search for similar cases.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these; also in a search or a pipeline. All trees
-        have the same weight; in a blend, all trees of a member share its weight.
+        Fitted forest, tree, boosting, or blend of these; it may be inside a search or a pipeline.
+        All trees have the same weight; in a blend, the weight of a member is shared equally by its
+        trees.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-        Rows, as `predict` takes them.
+        Rows in the form that `predict` takes.
     Y : {array-like, sparse matrix, dataframe} of shape (n_rows, n_features), default=None
-        Rows that X is compared with. None: X, where a row is not compared with itself.
+        Rows to compare X with. None: X itself; a row is then not compared with itself.
     n_neighbors : int or None, default=10
-        Number of rows of Y to keep for each row of X, those of the largest proximity, and of
-        equal ones the first. None: all that share a leaf, for which the result can be large.
+        Number of rows of Y to keep for each row of X: those with the largest proximity, and among
+        equal ones the first. None: all rows that share a leaf; the result can then be large.
 
     Returns
     -------
@@ -61,14 +62,14 @@ def proximity(estimator, X, Y=None, *, n_neighbors=10):
 
     Notes
     -----
-    The leaves are those of `apply`: also for end-to-end trees with ``routing="soft"``, those that
-    hard splits lead to. In boosting, all rounds of all bags count alike, although the first ones
-    change the prediction most: the proximity says how many of the partitions two rows share, not
-    how similar their predictions are. Rows of the training set share more leaves with each other
-    than with new rows, most of all in fully grown trees.
+    Leaves are the ones that `apply` returns: even for end-to-end trees with ``routing="soft"``,
+    rows follow hard splits. In boosting, all rounds of all bags count alike, although the first
+    rounds change the prediction most: the proximity says in how many partitions two rows are
+    together, not how similar their predictions are. Training rows share more leaves with each
+    other than with new rows, especially in fully grown trees.
 
-    The time is proportional to the number of pairs of rows in a leaf, over all trees; the rows of
-    each leaf are listed once, and rows of X are taken in blocks.
+    The time is proportional to the number of pairs of rows that share a leaf, summed over all
+    trees. The rows of each leaf are listed once, and the rows of X are processed in blocks.
 
     References
     ----------
@@ -141,7 +142,7 @@ def _indicators(column, n_columns, dtype=np.float64):
 
 
 def _products(members, leaves, rows_of_leaf):
-    """Proximities of some rows, from their leaves, to all rows that are listed by leaf."""
+    """Proximities of some rows, given by their leaves, to all rows, which are listed by leaf."""
     total = None
     for (weight, model), own, rows in zip(members, leaves, rows_of_leaf):
         product = (own @ rows).astype(np.float64)  # counts, exact in float32
@@ -175,15 +176,15 @@ def _largest(matrix, n_neighbors):
 class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     """Transform rows to indicators of the leaves that they reach in a forest.
 
-    Each leaf of each tree becomes a column, which is 1 for the rows of the leaf. A linear model of
-    these columns is a forest whose leaf values are trained together [1]_. The inner product of two
-    rows, divided by the number of trees, is their `proximity`.
+    Each leaf of each tree becomes a column, which is 1 for rows that reach the leaf and 0 for all
+    others. A linear model on these columns is a forest whose leaf values are trained together
+    [1]_. The inner product of two rows, divided by the number of trees, is their `proximity`.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Forest, tree or boosting, which `fit` clones and trains. With
-        `sklearn.frozen.FrozenEstimator` around a fitted one, that is used as it is.
+        Forest, tree or boosting, which `fit` clones and trains. To use a fitted estimator as it
+        is, wrap it in `sklearn.frozen.FrozenEstimator`.
 
     Attributes
     ----------
@@ -201,9 +202,9 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    Leaves are fitted to the training rows. A linear model that is trained on the leaves of the
-    same rows relies on them too much; limit the size of the trees, as with
-    ``max_leaf_nodes=32``, or train it on other rows.
+    Leaves are fitted to the training rows, so a linear model trained on the leaves of the same
+    rows overfits. Limit the size of the trees, for example with ``max_leaf_nodes=32``, or train
+    the linear model on different rows.
 
     References
     ----------
@@ -233,9 +234,9 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows, as the forest takes them.
+            Rows in the form that the forest takes.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Labels, or real targets; ignored if the forest is frozen.
+            Class labels, or numbers in regression; ignored if the forest is frozen.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows. None: all are 1.
 
@@ -268,12 +269,12 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows with the columns of fit.
+            Rows with the same columns as in `fit`.
 
         Returns
         -------
         leaves : csr_matrix of shape (n_samples, n_leaves), float64
-            With one entry 1 for each tree in each row. Columns are the leaves of all trees.
+            Each row has one entry, equal to 1, for each tree. Columns are the leaves of all trees.
         """
         check_is_fitted(self, "estimator_")
         forest = self.estimator_.forest_
@@ -312,29 +313,29 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def prototypes(estimator, X, y, n_prototypes=3):
-    """Typical rows of each class: those that are similar to most rows of their class.
+    """Typical rows of each class, which are similar to most rows of their class.
 
-    The prototypes of a class maximise the sum, over the rows of the class, of the `proximity` to
-    the most similar prototype. They are chosen greedily [1]_: the first has the largest summed
-    proximity to the rows of its class, and each further one represents rows that those before it
-    do not.
+    The prototypes of a class are chosen so that the `proximity` of each row of the class to its
+    most similar prototype, summed over these rows, is as large as possible. They are chosen
+    greedily [1]_: the first one has the largest summed proximity to the rows of its class, and
+    each further one represents rows that are not yet represented well.
 
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these, for classes or for real targets; also in
-        a search or a pipeline.
+        Fitted forest, tree, boosting, or blend of these, for classification or regression; it may
+        be inside a search or a pipeline.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-        Rows to choose from, as `predict` takes them.
+        Rows to choose from, in the form that `predict` takes.
     y : array-like of shape (n_samples,)
         Class of each row: its label, the predicted label, or a range of the target.
     n_prototypes : int, default=3
-        Number of prototypes of each class, at least 1; fewer if a class has fewer rows.
+        Number of prototypes of each class, at least 1; a class with fewer rows has fewer.
 
     Returns
     -------
     prototypes : dict of label to ndarray of int64
-        Numbers of rows of X for each class, in the order in which they were chosen.
+        Row numbers of X for each class, in the order in which they were chosen.
 
     Raises
     ------
@@ -351,9 +352,9 @@ def prototypes(estimator, X, y, n_prototypes=3):
 
     Notes
     -----
-    The sum that is maximised is submodular: greedy choice reaches at least 63 % of the largest
-    possible sum. Bounds from earlier rounds tell which rows need not be compared again, and no
-    matrix of all pairs is stored. Of equal rows the first is chosen.
+    The sum is submodular, so the greedy choice reaches at least 63 % of its maximum. Bounds from
+    earlier rounds show which rows need not be compared again, and no matrix of all pairs is
+    stored. Among equal rows, the first one is chosen.
 
     The authors of [1]_ propose another distance for boosting; here all trees count alike.
 
@@ -397,7 +398,7 @@ def _chosen(members, leaves, n_prototypes):
         """Proximities of some rows to all."""
         return _products(members, [own[rows] for own in leaves], rows_of_leaf).toarray()
 
-    # Gains can only decrease from round to round: those of earlier rounds are bounds.
+    # Gains can only decrease from round to round, so earlier gains are upper bounds.
     bound = sum(
         np.ravel(own @ own.sum(axis=0, dtype=np.float64).T) * (weight / len(model.forest_))
         for (weight, model), own in zip(members, leaves)

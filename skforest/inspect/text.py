@@ -25,19 +25,19 @@ def export_text(
     decimals=2,
     show_weights=False,
 ):
-    """Rules of a tree of a fitted forest as text.
+    """Write the rules of a tree of a fitted forest as text.
 
-    Every split takes two lines, the condition to go left and that to go right, each followed by
-    what is below it, as in `sklearn.tree.export_text`.
+    Each split takes two lines, the condition to go left and the condition to go right. Each line
+    is followed by the branch below it, as in `sklearn.tree.export_text`.
 
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator; also in a search or a pipeline.
+        Fitted estimator; it may be inside a search or a pipeline.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     feature_names : array-like of str of shape (n_features,), default=None
-        Names of the features. None: those that the estimator was fitted with, else ``x[0]``,
+        Names of the features. None: the names that the estimator was fitted with, or ``x[0]``,
         ``x[1]``, and so on.
     class_names : array-like of str of shape (n_outputs,), default=None
         Names of the classes, in the order of `classes_`. None: the class labels.
@@ -45,14 +45,14 @@ def export_text(
         Depth of the deepest splits that are written, at least 0. None: all.
     max_terms : int or None, default=5
         Maximum number of weights of a split that are written, at least 1, followed by the number
-        of the others. The weights of largest absolute value are written; if the forest scales its
-        features, those that are largest after scaling. None: all.
+        of other weights. The weights with the largest absolute values are written; if the forest
+        scales its features, weights are compared after scaling. None: all.
     decimals : int, default=2
-        Number of decimals, at least 0. Smaller numbers have as many significant digits, at least
-        one.
+        Number of decimals, at least 0. Numbers too small for these decimals have as many
+        significant digits, but at least one.
     show_weights : bool, default=False
-        Whether to write the weight of the training samples in a leaf; in classification, that of
-        each class.
+        Whether to write the weight of the training samples in a leaf; in classification, the
+        weight of each class.
 
     Returns
     -------
@@ -63,10 +63,10 @@ def export_text(
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If `estimator` is neither an estimator of skforest nor a Forest, or is a blend, or its
-        splits are networks.
+        If `estimator` is neither an estimator of skforest nor a Forest, if it is a blend, or if
+        its splits are networks.
     ValueError
-        If the tree does not exist, a length does not match the forest, or a number is out of
+        If the tree does not exist, if a length does not match the forest, or if a number is out of
         range.
 
     See Also
@@ -76,18 +76,18 @@ def export_text(
 
     Notes
     -----
-    Weights and thresholds are in the units of the features, also if the forest scales them. A
+    Weights and thresholds are in the units of the features, even if the forest scales them. A
     split of a category reads ``city in {Bern, Oslo}``, where ``(other)`` stands for missing values
-    and unknown levels. In a condition of several features, ``city (level number)`` counts the
-    levels from 0, and an indicator such as ``(city = Oslo)`` is 1 or 0. A missing number counts as
-    the mean of its column.
+    and unknown levels. In a condition on several features, ``city (level number)`` is the number
+    of the level, counted from 0, and an indicator such as ``(city = Oslo)`` is 1 or 0. A missing
+    number counts as the mean of its column.
 
-    A leaf of a forest that averages its trees shows the class, or the value, that the tree alone
-    predicts, and the probabilities of the classes if all leaves have the same class. If trees are
-    summed, as in boosting, it shows the value that the tree adds to the sum, before `baseline` and
-    the inverse link. In hinge forests, that value is multiplied by the margin: the smallest
-    difference between both sides of a condition on the path. With soft routing, the rules are
-    those of the more probable side of every split.
+    If a forest averages its trees, a leaf shows the class, or the value, that the tree alone
+    predicts; it also shows the class probabilities if all leaves have the same class. If trees are
+    summed, as in boosting, a leaf shows the value that the tree adds to the sum, before `baseline`
+    and the inverse link. In hinge forests, this value is multiplied by the margin: the smallest
+    difference between both sides of a condition on the path. With soft routing, the rules follow
+    the more probable side of every split.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class _Writer:
         self.shows_share = self._is_one_class()
 
     def _is_one_class(self):
-        """Do several leaves have the same class, and no leaf another one?"""
+        """Are there several leaves, all with the same class?"""
         contents = self.contents
         leaves = np.flatnonzero(contents.child < 0)
         if not contents.has_predictions or contents.forest.task != "classification":
@@ -217,7 +217,7 @@ class _Writer:
         return self.contents.slopes(leaf, output, self.max_terms)[:2]
 
     def label(self, value):
-        """Name of the class of largest probability, or those of all outputs in brackets."""
+        """Name of the most probable class, or the names for all outputs in brackets."""
         n_classes = self.contents.forest.n_classes
         if n_classes is None:
             return self.outputs[int(np.argmax(value))]
@@ -252,13 +252,13 @@ def export_graphviz(
 ):
     """Write a tree of a fitted forest in the DOT language of Graphviz.
 
-    As `sklearn.tree.export_graphviz`. ``dot -Tpng tree.dot -o tree.png`` makes a picture of the
-    file, if Graphviz is installed.
+    The parameters are like those of `sklearn.tree.export_graphviz`. If Graphviz is installed,
+    ``dot -Tpng tree.dot -o tree.png`` makes a picture of the file.
 
     Parameters
     ----------
     estimator : estimator of skforest or Forest
-        Fitted estimator; also in a search or a pipeline.
+        Fitted estimator; it may be inside a search or a pipeline.
     tree : int, default=0
         Number of the tree in the forest, 0 to ``n_trees - 1``.
     out_file : str, Path or text file, default=None
@@ -276,9 +276,9 @@ def export_graphviz(
     precision : int, default=3
         Number of decimals, at least 0.
     filled : bool, default=False
-        Whether to colour the nodes: by the class of largest probability, the stronger the more
-        probable it is; or by the value, from white, the smallest, to blue. The colours remain
-        distinct with colour-vision deficiencies. Trees with linear leaves stay white.
+        Whether to colour the nodes: by the most probable class, more strongly the more probable it
+        is, or by the value, from white for the smallest to blue. The colours are safe for
+        colour-blind readers. Trees with linear leaves stay white.
     rounded : bool, default=False
         Whether boxes have rounded corners.
     rotate : bool, default=False
@@ -286,9 +286,9 @@ def export_graphviz(
     leaves_parallel : bool, default=False
         Whether all leaves are at the bottom.
     proportion : bool, default=False
-        Whether to write the share of the training samples instead of their weight.
+        Whether to write the fraction of the training samples instead of their weight.
     node_ids : bool, default=False
-        Whether to write the numbers of the nodes, which are those of `apply`.
+        Whether to write the numbers of the nodes, as `apply` returns them.
     fontname : str, default="helvetica"
         Name of the font.
 
@@ -302,10 +302,10 @@ def export_graphviz(
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If `estimator` is neither an estimator of skforest nor a Forest, or is a blend, or its
-        splits are networks.
+        If `estimator` is neither an estimator of skforest nor a Forest, if it is a blend, or if
+        its splits are networks.
     ValueError
-        If the tree does not exist, a length does not match the forest, or a number is out of
+        If the tree does not exist, if a length does not match the forest, or if a number is out of
         range.
 
     See Also
@@ -315,8 +315,8 @@ def export_graphviz(
 
     Notes
     -----
-    Conditions and values are those of `export_text`. The value of an inner node is the weighted
-    mean of the leaves below it. Names may contain any characters.
+    Conditions and values are the same as in `export_text`. The value of an inner node is the
+    weighted mean of the leaves below it. Names may contain any characters.
 
     Examples
     --------

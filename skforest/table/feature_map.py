@@ -3,12 +3,12 @@
 A feature map is fitted once, in `fit`, stored in the `Forest`, and applied alike by `fit`,
 `predict` and whatever reads a saved forest. Kernels never see units, missing values or categories.
 
-The columns of the table are its inputs, the columns of the matrix the features. An input of
-numbers gives a feature, scaled where the estimator scales, with the training mean in place of
-missing values; where values were missing in training, a second feature says which. A category
-gives the number of its level, and further features of two kinds: for few levels an
-indicator of each, for many levels the mean of the target in the level (`TargetStatistics`). Two
-levels have indicators alone.
+The columns of the table are its inputs, the columns of the matrix the features. A numeric input
+gives a feature, which is scaled if the estimator scales features, with the training mean in place
+of missing values. If values were missing in training, a second feature says which ones. A category
+gives the number of its level and further features: with few levels, an indicator of each level;
+with many levels, the mean of the target in the level (`TargetStatistics`). A category with two
+levels has only indicators.
 """
 
 import numpy as np
@@ -31,11 +31,12 @@ from .matrix import (
     with_fixed,
 )
 
-# One wrong value must neither determine the unit of a column nor make a response arbitrarily
-# large. Outliers are within this share of the usual range beyond its ends, see `matrix.limited`.
-# Where there are none, values are clipped this many ranges outside of the training range.
+# A single corrupt value must neither determine the unit of a column nor dominate a prediction,
+# since some responses grow linearly with a feature. Outliers are moved to within this share of the
+# usual range beyond its ends, see `matrix.limited`. In columns without outliers, values are
+# clipped this many training ranges outside the training range.
 TAIL, EXTRAPOLATION = 0.1, 1.0
-MAX_KNOT = 1e300  # that of values which are nearly as large in units of their range is finite
+MAX_KNOT = 1e300  # with it, values that are nearly as large in units of their range stay finite
 # Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
 MISSING = np.finfo(np.float32).max  # a np.float32
 
@@ -47,7 +48,7 @@ MIN_TARGET_LEVELS = 11  # categories with fewer levels get no target statistics
 
 
 class FeatureMap:
-    """What happens to the rows of a table before the kernels read them.
+    """Maps the rows of a table to the features that kernels read.
 
     Inputs are mapped to ``(x - offset) * scale``, computed in float64 and rounded to float32; or
     they stay as they are, as bytes where all values are whole numbers from 0 to 255, and as
@@ -57,14 +58,14 @@ class FeatureMap:
     Parameters
     ----------
     offset, scale : ndarray of shape (n_inputs,), float64, default=None
-        None: inputs are not scaled. 0 and 1 for categories. The scale of an input that was
-        constant, or empty, in training is 0: no other value of it changes a prediction.
+        None: inputs are not scaled. For categories, they are 0 and 1. The scale of an input that
+        was constant, or empty, in training is 0, so no other value of it changes a prediction.
     low, high, tail, knots : ndarray of shape (n_inputs,), float32, and knots float64, default=None
         Scaled inputs below `low` or above `high` are limited, see `matrix.limited`. None: they
         are clipped to ±`LIMIT`. Of inputs that are not scaled, only those of equal limits are
         clipped.
     fill : ndarray of shape (n_inputs,), float32, default=None
-        What missing values become, after scaling. None: they raise.
+        Replacement of missing values, after scaling. None: missing values raise an error.
     source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
         Input of every feature, and one of VALUE, IS_MISSING, CODE, LEVEL, TARGET. None: the
         features are the inputs.
@@ -288,7 +289,7 @@ class FeatureMap:
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
         ends = None
         if not (self.is_scaling or sparse.issparse(Z) or Z.dtype == np.uint8):
-            # One wrong value must not determine what missing values become.
+            # One wrong value must not determine the replacement of missing values.
             known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
             low, high, _ = usual_range(known, weight, value_range(known))
             ends = low.astype(Z.dtype), high.astype(Z.dtype)

@@ -1,4 +1,4 @@
-"""Tables as users have them: data frames, and arrays with columns of strings.
+"""Tables in the form that users have: data frames, and arrays with columns of strings.
 
 `read_table` reads one as a `Table`: columns of numbers and columns of categories, which becomes a
 matrix of numbers, with the number of its level for a category and NaN for missing values. A plain
@@ -175,7 +175,7 @@ class Table:
         return sorted(found, key=lambda level: (isinstance(level, str), level))
 
     def codes(self, j, levels, is_training=False):
-        """Number of the level of every row: float64, NaN where missing, UNKNOWN if not in levels.
+        """Number of the level of every row: float64, NaN if missing, UNKNOWN if not in levels.
 
         Warns if the levels are strings and the column holds numbers, or the other way round, and
         raises ValueError where the rows are to be trained on.

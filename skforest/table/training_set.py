@@ -1,8 +1,8 @@
 """TrainingSet: the weighted rows that trees are trained on.
 
-Zero weights are dropped, equal rows are merged with their weights added, and the rows are put in
-an order that depends on their values alone. So neither the order of the samples nor copies of them
-change a forest, and a weight of k equals k copies.
+Zero weights are dropped, equal rows are merged and their weights added, and the rows are put in an
+order that depends on their values alone. Therefore, neither the order of the samples nor copies of
+them change a forest, and a weight of k is equivalent to k copies.
 """
 
 from copy import copy
@@ -27,9 +27,10 @@ from .matrix import (
 
 # Weights are multiples of a unit if, over the smallest one, they are fractions of such numbers.
 MAX_MULTIPLE, MAX_DENOMINATOR = 2**31, 64
-MAX_COPIES = 100  # of a row, where copies of it are held out one by one
-# Rows repeat by chance if so large a part of them occur once: among all, and among those with the
-# same target, of which there are at least MIN_ALIKE. In a bootstrap sample it is .58.
+MAX_COPIES = 100  # parts of a row at most, if its copies are held out one by one
+# Rows repeat by chance if so large a part of them occurs only once: among all rows, and among
+# those with the same target, if there are at least MIN_ALIKE of them. In a bootstrap sample it is
+# .58.
 SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
 
 
@@ -56,17 +57,17 @@ class TrainingSet:
     An instance is not changed once it has been made: `with_target`, `with_weight` and `sample`
     return another one that shares the arrays.
 
-    `X` are features as the kernels read them (uint8 or float32), `y` class numbers in one column
-    or real targets, float64 of shape (n_rows, n_columns), and `weight` float64. `target` is what
-    kernels train on: class numbers, int32 of shape (n_rows,); or deviations from `baseline` over
-    `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the TargetUnits of the
-    target. `row_of_sample` is the row that each sample became, -1 for samples of weight zero.
-    `fold`, where it is not None, is the fold of each row that is left out in turn, see
-    `with_folds`, `group` the number of the group with which a row is held out, and
-    `left_out_weight` are the weights of the rows that a member leaves out, the others 0.
-    `count` are the first weights, without those of classes or of a sample of the rows.
-    `validation` are further rows for early stopping, see `with_validation`; None: there are none.
-    `is_in_copies`: are copies that may be held out by themselves rows already, see `in_copies`?
+    `X` has the features as the kernels read them (uint8 or float32), `y` class numbers in one
+    column or numeric targets, float64 of shape (n_rows, n_columns), and `weight` is float64.
+    Kernels train on `target`: class numbers, int32 of shape (n_rows,), or deviations from
+    `baseline` divided by `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the
+    TargetUnits of the target. `row_of_sample` has the row of each sample, -1 for samples with
+    weight zero. `fold`, if it is not None, has the fold of each row, see `with_folds`; `group` has
+    the number of the group that a row is held out with; and `left_out_weight` has the weights of
+    the rows that a member leaves out, and 0 for the other rows. `count` is the weight of each row
+    before class weights and sampling are applied. `validation` has further rows for early
+    stopping, see `with_validation`, or is None. `is_in_copies` says whether copies that may be
+    held out one by one are rows of their own already, see `in_copies`.
     """
 
     def __init__(self, X, y, weight, feature_map=None):
@@ -112,7 +113,7 @@ class TrainingSet:
 
     @property
     def baseline(self):
-        """ndarray of shape (n_outputs,), float64: what leaf values are deviations from."""
+        """ndarray of shape (n_outputs,), float64: leaf values are deviations from it."""
         return self.units.baseline
 
     @property
@@ -154,7 +155,7 @@ class TrainingSet:
         return other
 
     def with_deviation(self, deviation):
-        """The same rows with a given `deviation`: that of the trees to which others are added."""
+        """The same rows with the `deviation` of earlier trees, to which new trees are added."""
         other = copy(self)
         other._whole = _Whole(self.X, self.weight, deviation)
         return other
@@ -170,7 +171,7 @@ class TrainingSet:
         return other
 
     def without_fold(self, member):
-        """The same rows; those of the fold that a member leaves out have the weight 0."""
+        """The same rows, with weight 0 in the fold that a member leaves out."""
         if self.fold is None:
             return self
         mask = self.is_left_out(member)
@@ -185,14 +186,14 @@ class TrainingSet:
         return self.fold == number if self.fold.ndim == 1 else self.fold[:, number] == IS_LEFT_OUT
 
     def with_groups(self, group):
-        """The same rows with the groups of the samples, as int; that of a row is the least."""
+        """The same rows with the groups of the samples, as int; a row has its smallest group."""
         other = copy(self)
         other.group = self.least_of_samples(group)
         return other
 
     @property
     def n_groups(self):
-        """Number of groups; every row is one by itself where there are none."""
+        """Number of groups; without groups, every row is one."""
         return len(self) if self.group is None else len(np.unique(self.group))
 
     def sample(self, weight):
@@ -217,7 +218,7 @@ class TrainingSet:
         return other
 
     def joined_with_validation(self):
-        """The rows and those of `validation`, which have the weight 0 and are left out."""
+        """The rows followed by the rows of `validation`, which have weight 0 and are left out."""
         further, whole = self.validation, copy(self)
         if further is None:
             return self
@@ -266,9 +267,10 @@ class TrainingSet:
         All copies of a row are one row. It becomes as many rows as it has copies, but at most
         `MAX_COPIES`, with its weight divided among them, in two cases:
 
-        - Rows of equal X have different targets, as in tables of a few categories. Those that are
-          left without one of them have the other targets only: training on them would increase
-          the loss of the row that is held out. The number of copies is `count`; if it is not
+        - Rows of equal X have different targets, as in tables of a few categories. If one of them
+        is held out, the rows that are left have only other targets: training on them would
+        increase the loss of the row that is held out. The number of copies is `count`; if it is
+        not
           always whole, see `rescale_weights`, a copy is its mean over the samples.
         - With `also_repeated`, some rows repeat, and new rows will repeat them as often. See
           `_repeated`.
@@ -494,10 +496,10 @@ def check_groups(groups, n_samples):
 
 
 def rescale_weights(weight):
-    """Weights in a unit of their own, so that a factor of all of them has no effect.
+    """Weights in a unit of their own, so that multiplying all of them by a factor has no effect.
 
-    Whole multiples of a unit become whole numbers without a common factor: sums of them are exact.
-    Other weights are multiplied by a power of two, on which no tree depends, if they are extreme.
+    Whole multiples of a unit become whole numbers without a common factor, whose sums are exact.
+    Other weights are multiplied by a power of two if they are extreme; no tree depends on it.
     """
     positive = weight[weight > 0]
     with np.errstate(over="ignore"):
@@ -535,7 +537,7 @@ def _standard_deviation(X, weight):
         variance = sum(squares) / total
     with np.errstate(over="ignore"):
         deviation = np.sqrt(variance).astype(np.float32)
-    # The mean of equal values may be rounded, so their deviation may not be 0.
+    # The mean of equal values may be rounded, so their deviation may differ from 0.
     least, largest = (extreme(axis=0) for extreme in (X.min, X.max))
     varies = (largest != least).toarray()[0] if sparse.issparse(X) else largest != least
     deviation[~varies | (deviation <= np.finfo(np.float32).tiny)] = 0

@@ -1,4 +1,4 @@
-"""Fitted hinge forests as modules of PyTorch, and the conversion between the two."""
+"""Conversion between fitted hinge forests and PyTorch modules."""
 
 import math
 
@@ -22,7 +22,7 @@ from .response import gains_of_tests
 
 
 class HingeEnsemble(nn.Module):
-    """Fitted hinge forest as a module, as returned by `from_estimator`.
+    """A fitted hinge forest as a module, as returned by `from_estimator`.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class HingeEnsemble(nn.Module):
     tail : tensor of shape (n_features,), default=None
         Values beyond the limits, and before the last knot, are mapped to this distance.
     knots : tensor of shape (n_features, 2, n_knots), default=None
-        Rising from `high`, and falling from `low`; they divide the tail evenly. None: values are
-        clipped to the limits.
+        Knots that rise from `high` and fall from `low`, and divide the tail evenly. None: values
+        are clipped to the limits.
     fill : tensor of shape (n_features,), default=None
-        What takes the place of missing values (NaN) among the scaled samples. None: their rows are
-        predicted as NaN.
+        Replacement of missing values (NaN) in the scaled samples. None: rows with missing values
+        are predicted as NaN.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class HingeEnsemble(nn.Module):
     Raises
     ------
     ValueError
-        If `link` is another one.
+        If `link` is not one of these.
 
     See Also
     --------
-    from_estimator : Make the module of a fitted estimator.
-    to_estimator : Make an estimator of the module.
+    from_estimator : Convert a fitted estimator to a module.
+    to_estimator : Convert the module to an estimator.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class HingeEnsemble(nn.Module):
         self.deviation = deviation
 
     def _limited(self, scaled):
-        """Scaled samples, with those beyond `low` or `high` moved; NaN stays."""
+        """Scaled samples, in which values beyond `low` or `high` are moved; NaN stays."""
         inside = scaled.clamp(self.low, self.high)
         if self.knots is None:
             return inside
@@ -141,8 +141,8 @@ class HingeEnsemble(nn.Module):
         Returns
         -------
         out : tensor of shape (n_samples, n_outputs)
-            In classification logits, whose softmax is the probabilities. In regression the
-            predicted target, or with the Poisson loss the logarithm of the predicted mean.
+            In classification, logits, whose softmax gives the probabilities. In regression, the
+            predicted target or, with the Poisson loss, the logarithm of the predicted mean.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class HingeEnsemble(nn.Module):
 def from_estimator(estimator, *, dtype=torch.float32):
     """Convert a fitted hinge forest to a module.
 
-    The module can be trained further, or be a part of a network.
+    You can train the module further, or use it as a part of a network.
 
     Parameters
     ----------
@@ -211,9 +211,9 @@ def from_estimator(estimator, *, dtype=torch.float32):
 
     Notes
     -----
-    The trees of the module are complete. Subtrees that the estimator has removed, since no
-    training sample reached them, become copies of the test above them, with leaves that are zero.
-    No prediction changes, and all leaves can be trained.
+    The trees of the module are complete. The estimator has removed subtrees that no training
+    sample reached; here they become copies of the test above them, with leaves that are zero.
+    Predictions do not change, and all leaves can be trained.
 
     Examples
     --------
@@ -292,18 +292,18 @@ def to_estimator(module, *, classes=None, X=None):
         statistics.
     classes : array-like of shape (n_outputs,), default=None
         Class labels of the outputs, which are logits. None: the labels of the estimator that the
-        module was made of, if any, else a regressor is returned.
+        module was made from; if there are none, a regressor is returned.
     X : array-like of shape (n_samples, n_features), default=None
-        Samples, such as the training set, that determine the weights of the nodes for `plot_tree`
-        and `feature_importances_`. None: node weights and importances are 0. Predictions do not
-        depend on it. Values may be missing (NaN) if the module was made of an estimator.
+        Samples, such as the training set, that determine the node weights for `plot_tree` and
+        `feature_importances_`. None: node weights and importances are 0. Predictions do not depend
+        on X. Values may be missing (NaN) if the module was made from an estimator.
 
     Returns
     -------
     estimator : RandomHingeForestClassifier or RandomHingeForestRegressor
-        It predicts, saves, loads and plots like any other. It has no fitted attributes that record
-        the training, and its training parameters have their defaults. With `warm_start` it can add
-        bags only if the module was made of an estimator.
+        It predicts, saves, loads and plots like any other estimator. It has no fitted attributes
+        that record training, and its training parameters have their defaults. With `warm_start`,
+        it can add bags only if the module was made from an estimator.
 
     Raises
     ------

@@ -15,7 +15,7 @@ LEAF_DEVIATION = 0.01  # standard deviation of the initial leaf vectors (section
 MIN_VARIANCE = 1e-7  # added to the variance, as in `RandomHingeForestClassifier`
 MAX_DECAY = 0.99  # weight of the stored statistics after 99 batches or more, likewise
 
-# Sections that docstrings share.
+# Sections shared by docstrings.
 SHARED_DOC = {
     "parameters": """
 n_features : int
@@ -30,22 +30,22 @@ standardise : {"batch", "running", None}, default="batch"
     How features are standardised to mean 0 and standard deviation 1, as the initial thresholds
     expect. "batch": by the statistics of each batch in training, with their gradient, and by
     running statistics in evaluation (`torch.nn.BatchNorm1d`). "running": by a
-    `RunningStandardiser`, as in the paper; its statistics lag behind a network that changes
-    fast. None: not at all, for features that are standardised already.
+    `RunningStandardiser`, as in the paper; its statistics lag behind a network that changes fast.
+    None: they are not standardised; for features that already are.
 aggregate : {"sum", "mean", "none"}, default="sum"
     How the responses of the trees are combined. "none": they are returned separately.
 dropout : float, default=0.0
     Probability that a tree is left out of a batch in training, in [0, 1). The responses of the
     other trees are then multiplied by 1 / (1 - dropout).
 sparse : bool, default=False
-    Whether the gradient of `leaves` is a sparse tensor, with entries for the leaves that the
-    batch reached only, as of `torch.nn.Embedding`. It needs `torch.optim.SparseAdam`,
-    `Adagrad` or `SGD`. A step then does not change the other leaves, and costs less.
+    Whether the gradient of `leaves` is a sparse tensor, as for `torch.nn.Embedding`, with entries
+    only for leaves that the batch reached. It needs `torch.optim.SparseAdam`, `Adagrad` or `SGD`.
+    A step then changes no other leaves, and costs less.
 backend : {"auto", "kernel", "tensor"}, default="auto"
     "kernel": the compiled loops of the estimators, for float32 on the CPU, in one thread, with
     first derivatives. "tensor": operations of PyTorch, for every device and dtype, with
-    derivatives of any order (first ones only with `sparse`). "auto": "kernel" where it can
-    run, else "tensor".
+    derivatives of any order (with `sparse`, only first derivatives). "auto": "kernel" if it can
+    run, otherwise "tensor".
 device : torch.device, default=None
     Device of parameters and buffers. None: the default device of PyTorch.
 dtype : torch.dtype, default=None
@@ -161,7 +161,7 @@ class RunningStandardiser(nn.Module):
         # Several times as fast as `torch.var`.
         variance = (samples - mean).square().sum(dim=0) / (len(samples) - 1)
         statistics = {"mean": mean, "variance": variance}
-        # `torch.where`, since reading `n_batches` would make a graphics card wait.
+        # `torch.where`, because reading `n_batches` would make a GPU wait.
         for name, batch in statistics.items():
             stored = getattr(self, name)
             stored.copy_(torch.where(self.n_batches == 0, batch, stored))
@@ -327,11 +327,11 @@ class _HingeLayer(nn.Module):
 class HingeForest(_HingeLayer):
     """Layer of random hinge trees.
 
-    The response of a tree is the smallest absolute margin on the path to a leaf, times the vector
-    of the leaf (equation 10 of the paper [1]_). Features, thresholds and leaf vectors have
-    gradients (equations 11 and 12), so that a network in front can learn the features. The feature
-    of each test is drawn at random once, with replacement. In each tree, a sample has gradients at
-    one leaf and one test.
+    The response of a tree is the vector of a leaf times the smallest absolute margin on the path
+    to the leaf (equation 10 of the paper [1]_). Features, thresholds and leaf vectors have
+    gradients (equations 11 and 12), so a network in front of the layer can learn the features. The
+    feature of each test is drawn once at random, with replacement. In each tree, a sample has
+    gradients at one leaf and one test.
 
     Initial thresholds are uniform in -3 to 3, and initial leaf vectors normal with standard
     deviation 0.01 (algorithm 1), from the random number generator of PyTorch.
@@ -343,8 +343,8 @@ class HingeForest(_HingeLayer):
     Attributes
     ----------
     thresholds : Parameter of shape (n_estimators, 2**max_depth - 1)
-        Thresholds of the tests of a tree in the order of a heap: the children of test v are
-        2 v + 1 and 2 v + 2. A sample goes right where its feature is larger.
+        Thresholds of the tests of a tree in heap order: the children of test v are 2 v + 1 and 2 v
+        + 2. A sample goes right if its feature is larger.
     leaves : Parameter of shape (n_estimators, 2**max_depth, n_outputs)
         Vectors of the leaves, from left to right.
     features : tensor of shape (n_estimators, 2**max_depth - 1), int64
@@ -359,14 +359,14 @@ class HingeForest(_HingeLayer):
 
     Notes
     -----
-    The backends agree up to rounding. Of equal margins the one nearest to the root decides. A
-    margin of 0 goes left and has no gradient.
+    The backends agree up to rounding. Among equal margins, the one nearest to the root decides. A
+    sample with margin 0 goes left and has no gradient.
 
     The paper returns the responses of all trees (``aggregate="none"``) and standardises by running
     statistics.
 
-    With ``aggregate="sum"`` the learning rate must decrease with the number of trees: 0.3 to 3
-    over `n_estimators` is a good start for Adam.
+    With ``aggregate="sum"``, the learning rate should be inversely proportional to the number of
+    trees: 0.3 to 3, divided by `n_estimators`, is a good start for Adam.
 
     {references}
 
@@ -384,8 +384,8 @@ class HingeForest(_HingeLayer):
 class HingeFern(_HingeLayer):
     """Layer of random hinge ferns: trees with one test for all splits of a level.
 
-    It differs from `HingeForest`, where the method is described and referenced, by fewer tests.
-    Every sample passes all tests of a fern.
+    It is like `HingeForest`, which describes the method, but has fewer tests. Every sample passes
+    all tests of a fern.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ class HingeFern(_HingeLayer):
 
     See Also
     --------
-    HingeForest : A test of its own for each split.
+    HingeForest : A separate test for each split.
 
     Examples
     --------

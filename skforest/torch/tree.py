@@ -22,9 +22,10 @@ from .network import BLOCK, ImageMap, NetworkMethod, NetworkSettings
 
 PARAMETERS = """
 network : callable or None
-    Makes the network of a split: it takes the shape ``(channels, height, width)`` and returns a
-    new `torch.nn.Module`, which maps n such images to shape (n, 1) or (n,). None: the network of
-    the paper, two convolutions and two linear layers, with smaller kernels for small images.
+    Function that makes the network of a split. It takes the shape ``(channels, height, width)``
+    and returns a new `torch.nn.Module`, which maps n such images to shape (n, 1) or (n,). None:
+    the network of the paper, with two convolutions and two linear layers, and smaller kernels for
+    small images.
 feature_shape : int, tuple of int or None
     Shape of the images: ``(height, width)`` or ``(channels, height, width)``. The rows of X may be
     arrays of this shape. An int, or None: images of one row of pixels.
@@ -36,45 +37,46 @@ greedy_epochs : int
 finetune_epochs : int
     Number of epochs of joint training over the training set. 0: no joint training.
 learning_rate : float
-    Learning rate of Adam, more than 0. It is constant while the tree is grown, and decreases to 0
-    along a cosine during joint training.
+    Learning rate of Adam, greater than 0. It is constant while the tree is grown, and decreases to
+    0 along a cosine during joint training.
 batch_size : int
-    Maximum number of samples of a step, 1 to 2^20. Batches are smaller where an epoch would have
-    less than 10 of them, but not smaller than 16 samples for this reason.
+    Maximum number of samples in a step, 1 to 2^20. Batches are smaller if an epoch would otherwise
+    have fewer than 10 of them, but then have at least 16 samples.
 steepness : float
-    Gamma of equation 5 in the first epoch, more than 0.
+    Steepness of splits in the first epoch, gamma of equation 5, greater than 0.
 steepness_step : float
     Increase of the steepness after each epoch, at least 0. Joint training starts with the
     steepness at which the training of single splits ended.
 routing : {"hard", "soft"}
     How samples are routed in prediction. "hard": to one child of every split. "soft": to both
-    children, by the probabilities at the last steepness. Can be changed after `fit`.
+    children, weighted by their probabilities at the final steepness. It can be changed after
+    `fit`.
 class_weight : dict, {"balanced", "balanced_subsample"} or None
     Weights of the classes, which multiply the sample weights. "balanced", and here
     "balanced_subsample" as well: all classes have the same total weight. None: 1.
 random_state : int, RandomState or None
-    Seed of initial networks and of batches. The global generator of PyTorch is left as it was.
+    Seed of initial networks and of batches. The global generator of PyTorch is restored.
 verbose : int
     1 prints a line for every split and every epoch of joint training.
 """
 
 ATTRIBUTES = """
 networks_ : ModuleList
-    One network for each split of `forest_`, in their order. Samples go right where the output is
+    One network for each split of `forest_`, in the same order. Samples go right if the output is
     positive.
 forest_ : Forest
     The tree. Its features are the outputs of the networks.
 mean_, unit_ : ndarray of shape (n_features_in_,), float32
-    The input of networks is ``(x - mean_) * unit_``. With `feature_shape`, mean and unit are the
-    same for all features, else each feature has its own. A unit is the reciprocal of a standard
+    The input of networks is ``(x - mean_) * unit_``. With `feature_shape`, all features share one
+    mean and unit; otherwise each feature has its own. A unit is the reciprocal of a standard
     deviation, or 0 for a constant feature.
 steepness_ : float
     Steepness after the last epoch, which soft routing uses.
 n_iter_ : int
     Number of epochs of joint training.
 loss_curve_ : list of float
-    Mean negative log-likelihood of the samples in every epoch of joint training, each batch before
-    its step.
+    Mean negative log-likelihood of the samples in every epoch of joint training, measured on each
+    batch before its step.
 """
 
 
@@ -93,9 +95,9 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     Raises
     ------
     TypeError
-        By `fit`, if `network` returns something else than a module, or is a module itself.
+        By `fit`, if `network` does not return a module, or is a module itself.
     ValueError
-        By `fit`, if a parameter or the data is not valid, or if training diverges.
+        By `fit`, if a parameter or the data is invalid, or if training diverges.
 
     See Also
     --------
@@ -148,7 +150,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         "steepness_step": [Interval(Real, 0.0, None, closed="left")],
         "routing": [StrOptions(set(GATES))],
     }
-    # Read by `BaseForest`; no parameters of a single tree.
+    # Read by `BaseForest`, but not parameters of a single tree.
     n_estimators, n_jobs, warm_start = 1, None, False
     _takes_missing = False  # images have no missing pixels
 
@@ -261,7 +263,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
 
     @property
     def feature_importances_(self):
-        """Not available: networks have no weights of features."""
+        """Not available, since networks have no feature weights."""
         raise AttributeError(f"{type(self).__name__} has no feature_importances_")
 
     def network_outputs(self, X):
@@ -278,7 +280,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     network_answers = network_outputs  # the former name
 
     def _outputs(self, X, on_path):
-        """Outputs of networks; `on_path`: of those that a sample passes by hard routing only."""
+        """Outputs of networks; with `on_path`, only of networks on the path of hard routing."""
         X = self._validate_predict(X)
         parts = [self._block_outputs(X[i : i + BLOCK], on_path) for i in range(0, len(X), BLOCK)]
         return np.concatenate(parts)

@@ -1,9 +1,9 @@
 """Alternating refinement of one tree.
 
 Carreira-Perpinan and Tavallali, "Alternating optimization of decision trees, with application to
-learning sparse oblique trees", 2018. The tree keeps its structure; its hyperplanes are trained
-anew one after another, and its leaves are computed again, so that the loss of the tree on its
-training rows never rises.
+learning sparse oblique trees", 2018. The tree keeps its structure. Its hyperplanes are trained
+again one after another, and its leaves are computed again, so the loss of the tree on its training
+rows never rises.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ UNLIMITED = 2**40
 
 @dataclass(frozen=True, kw_only=True)
 class AlternatingSettings:
-    """The parameters of `refine` for one tree, with its defaults."""
+    """The parameters of `refine` for one tree, with their defaults."""
 
     n_sweeps: int = 2
     nu: float = 100.0
@@ -34,7 +34,7 @@ class AlternatingSettings:
 
     @property
     def n_visits(self):
-        """int: rows shown to a node, unless this takes too many or too few epochs."""
+        """int: number of rows shown to a node, unless that takes too many or too few epochs."""
         return VISITS if self.n_epochs == "auto" else UNLIMITED
 
     @property
@@ -44,7 +44,7 @@ class AlternatingSettings:
 
 
 def refine_tree(forest, data, seed, stop, settings, criterion, pruned=True, features=None):
-    """Refine one hard tree on its sample; in classification it is as an estimator made it.
+    """Refine one hard tree on its sample; in classification, an estimator has made the tree.
 
     `features` are the ndarrays (Z, offset, scale) of the space in which hyperplanes are trained:
     ``Z = (X - offset) * scale`` in float32; None: X. Gains are in the units of `criterion`.

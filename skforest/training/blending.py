@@ -1,9 +1,9 @@
 """Weights and temperature of a blend, from responses of rows that its members did not see.
 
 Weights are found by greedy selection with replacement (Caruana et al. 2004): the blend is a bag of
-members, each of which may be in it several times. In every round the member is added that makes
-the bag best, and the best of all bags seen is kept. On few rows, members that are best by chance
-get too much weight, so that weights are averaged over bootstrap samples of the rows.
+members, which may contain a member several times. Each round adds the member that makes the bag
+best, and the best bag of all rounds is kept. On few rows, members that are best by chance get too
+much weight, so weights are averaged over bootstrap samples of the rows.
 """
 
 from copy import copy
@@ -15,13 +15,13 @@ from .._kernels.base.rows import random_stream
 
 # All of these were chosen without a stored measurement.
 
-# Smallest probability of a label: a row of which all trees are wrong counts as much as a few
-# others, not as all of them together.
+# Smallest probability of a label: a row that all trees predict wrongly counts as much as a few
+# other rows, and not as much as all of them together.
 MIN_PROBABILITY = 1e-3
 TINY = 1e-12
 LARGEST_LOG_TEMPERATURE = 2.0
 N_SAMPLES = 20  # bootstrap samples of the rows
-MAX_DRAWN = 400_000  # rows of all these samples; on many rows, weights hardly vary
+MAX_DRAWN = 400_000  # rows in all these samples; with many rows, weights hardly vary
 MIN_WEIGHT = 0.05  # a member with less is not worth the time of its predictions
 
 
@@ -43,11 +43,11 @@ class HeldOutLogLoss(_RowMean):
         self.column, self.weight = codes + first, weight
 
     def reduce(self, response):
-        """What the criterion needs of a response: probabilities of the labels."""
+        """Reduce a response to what the criterion needs: probabilities of the labels."""
         return np.take_along_axis(response, self.column, axis=1)
 
     def score(self, probability):
-        """Score of a mean of what `reduce` returns."""
+        """Score of a mean of reduced responses."""
         return float(np.average(_log(probability).mean(axis=1), weights=self.weight))
 
 
@@ -64,7 +64,7 @@ class HeldOutR2(_RowMean):
         return response - self.y
 
     def score(self, residual):
-        """Score of a mean of what `reduce` returns."""
+        """Score of a mean of reduced responses."""
         return float(np.mean(1 - np.average(np.square(residual), 0, self.weight) / self.variance))
 
 
@@ -80,9 +80,10 @@ class Scorer:
         X of some rows, which an array numbers.
     y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
     weight : ndarray of shape (n_rows,)
-        Rows are repeated where weights are whole numbers, since not all scorers take weights.
+        Rows are repeated if weights are whole numbers, since not all scorers take weights.
     n_samples : int
-        Rows are not repeated if there are more then, and more than four times as many as before.
+        Rows are not repeated if that makes more rows than this, and more than four times as many
+        as before.
     """
 
     def __init__(self, scorer, estimator_of, take, y, weight, n_samples):
@@ -119,8 +120,8 @@ class Scorer:
 def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.inf):
     """Weights of responses, with sum 1, and the score of their weighted mean.
 
-    With a `budget`, the costs of all members of positive weight do not exceed it together; the
-    cheapest member is taken alone where none is within the budget.
+    The costs of all members with a positive weight add up to at most `budget`; if no member is
+    within the budget, the cheapest one is taken alone.
     """
     parts = [criterion.reduce(response) for response in responses]
     if len(parts) == 1:
@@ -130,7 +131,7 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
     n_samples = min(N_SAMPLES, MAX_DRAWN // n_rows)
     # Scorers of scikit-learn may fail on a sample, for instance without one of the classes.
     if isinstance(criterion, _RowMean) and n_samples > 1:
-        # Other samples may choose other members, which might exceed the budget.
+        # Different samples may choose different members, which together might exceed the budget.
         chosen = np.flatnonzero(weights) if budget < np.inf else np.arange(len(parts))
         own = [parts[m] for m in chosen]
         weights = np.zeros(len(parts))
@@ -143,7 +144,7 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
 
 
 def greedy_weights(criterion, parts, n_rounds, costs=None, budget=np.inf):
-    """Weights from greedy selection; `parts` are what ``criterion.reduce`` returns."""
+    """Weights from greedy selection; `parts` are reduced responses."""
     costs = np.zeros(len(parts)) if costs is None else np.asarray(costs)
     counts, total = np.zeros(len(parts), dtype=int), 0.0
     best, best_score = None, -np.inf
@@ -175,10 +176,10 @@ def sharpened(probability, temperature):
 
 
 def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True):
-    """The temperature of least log loss; 1 unless it also helps folds that it is not found on.
+    """The temperature with the lowest log loss; 1 unless it also helps on other folds.
 
-    It is more than 1 only with `may_flatten`. Labels are smoothed, see `flattening_temperature`;
-    where all rows are right, only small probabilities of the other classes say what is too much.
+    It is above 1 only with `may_flatten`. Labels are smoothed, see `flattening_temperature`: if
+    all rows are predicted correctly, labels alone do not limit the confidence.
     """
     loss, best = _temperature_search(probability, codes, weight, may_flatten)
     before = after = 0.0
@@ -190,7 +191,7 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True
 
 
 def with_temperature(probability, codes, weight, fold, n_folds):
-    """Probabilities, those of each fold sharpened with the best temperature of the other folds."""
+    """Probabilities; each fold is sharpened with the best temperature of the other folds."""
     _, best = _temperature_search(probability, codes, weight, True)
     found = np.empty_like(probability)
     for k in range(n_folds):
@@ -215,10 +216,10 @@ def _temperature_search(probability, codes, weight, may_flatten):
 
 
 def flattening_temperature(probability, codes, weight):
-    """The temperature of at least 1 with the least log loss of smoothed labels.
+    """The temperature of at least 1 with the lowest log loss of smoothed labels.
 
-    Where a model has all of a few rows right, their labels alone say that no confidence is too
-    much. Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
+    If a model predicts all of a few rows correctly, the labels alone do not limit its confidence.
+    Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
     """
     parts = probability, codes, weight, 1 / (len(codes) + 2)
     found = minimize_scalar(

@@ -20,8 +20,8 @@ from .threads import thread_count
 
 LARGEST_DEPTH = 30
 HELD_OUT = 0.2  # share of the rows that a single bag holds out, as each of five bags does
-# An average of bags overfits later than each of them: this many times the rounds that are best for
-# a bag are kept. Chosen without a stored measurement.
+# An average of bags overfits later than each bag: the best number of rounds of a bag is multiplied
+# by this. Chosen without a stored measurement.
 KEPT = 1.5
 
 
@@ -44,8 +44,8 @@ class BoostingSettings:
     # (n_features,); None without constraints.
     monotonic: np.ndarray | None
     interacting: np.ndarray | int | None  # groups of columns, see `Interactions`; None: all
-    # Rows on which training is stopped early: "X_val", or those of X, by "groups" or by "rows";
-    # None: training is not stopped.
+    # Rows on which training is stopped early: "X_val", or rows of X, held out by "groups" or one
+    # by one ("rows"); None: training is not stopped.
     held_out: str | None
     n_iter_no_change: int
     linear_leaves: bool = False
@@ -76,18 +76,18 @@ class BoostingSettings:
 
     @property
     def n_folds(self):
-        """int: parts of the rows of X, of which each bag holds one out; 0 if none is held out."""
+        """int: number of folds of the rows of X; each bag holds one out. 0: none is held out."""
         return self.n_bags if self.holds_out_rows else 0
 
     @property
     def kept(self):
-        """float: rounds that are kept, over the number of those of least validation loss."""
+        """float: number of rounds that are kept, divided by the best number of rounds."""
         return KEPT if self.n_bags > 1 else 1.0
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """What a warm start knows of the last fit."""
+    """Facts about the previous fit, for a warm start."""
 
     n_rounds: int  # that it asked for
     n_folds: int  # those of `BoostingSettings` of the first bags
@@ -117,7 +117,7 @@ class Continuation:
             raise ValueError(
                 f"n_estimators={settings.n_rounds} cannot be increased after, or together with, a "
                 f"change to n_bags={settings.n_bags}: with another number of bags, early stopping "
-                "holds out other rows"
+                "holds out different rows"
             )
         return True
 
@@ -125,9 +125,10 @@ class Continuation:
 def known_rounds(estimator_seed, bags, recorded, n_rounds):
     """The rounds of the last fit by the seeds of the bags, as pairs of TrainedRounds.
 
-    The second is that of the trees that a bag kept, the first that of its training with held-out
-    rows, where it was then trained again on all rows. `bags` are Forests, and `n_rounds` their
-    numbers of rounds; `recorded` are the pairs that training recorded, without the trees, or None.
+    The second one belongs to the trees that a bag kept. The first one belongs to its training with
+    held-out rows, if the bag was then trained again on all rows. `bags` are Forests, and
+    `n_rounds` their numbers of rounds; `recorded` are the pairs that training recorded, without
+    the trees, or None.
     """
     if recorded is None:
         recorded = [(TrainedRounds(), TrainedRounds(n)) for n in n_rounds]
@@ -140,7 +141,7 @@ def known_rounds(estimator_seed, bags, recorded, n_rounds):
 def in_training_copies(data, settings):
     """The rows that bags draw from and hold out.
 
-    A sample of the rows without one that occurs often would have other frequencies.
+    Without a row that occurs often, a sample would have different frequencies.
     """
     if data.fold is None and (settings.holds_out_rows or settings.subsample < 1):
         data, _ = data.in_copies()
@@ -173,7 +174,7 @@ class BoostingMethod(Method):
         return self.settings.n_bags
 
     def keeps_folds(self, n_folds):
-        """Are bags trained without a fold anyway, as those of a blend are?"""
+        """Are bags trained without a fold anyway, as in a blend?"""
         return self.settings.early_stopping and 1 < self.n_members <= n_folds
 
     def prepared(self, data, members, request):
@@ -194,7 +195,7 @@ class BoostingMethod(Method):
     # ----------------------------------------------------------------------------------- training
 
     def train(self, sample, seed, control):
-        """One bag of trees; a single one that holds out rows is trained again on all rows."""
+        """Train one bag; a single bag that holds out rows is trained again on all rows."""
         held_out = self._held_out_weight(sample, seed)
         holds_out = not self.rows.n_given and held_out.any()  # rows that other bags may train on
         is_repeated = holds_out and sample.fold is None
@@ -224,7 +225,7 @@ class BoostingMethod(Method):
         return forest, record | self._record(training, first)
 
     def _record(self, training, first):
-        """What training records of the trees that a bag keeps; `first`: see `known_rounds`."""
+        """Records of training for the trees that a bag keeps; `first`: see `known_rounds`."""
         record = {"loss_curve_": np.array(training.losses), "n_iter_": len(training.trees)}
         if self.settings.keeps_rounds:
             record["_trained_rounds"] = first, training.trained_rounds()
@@ -233,7 +234,7 @@ class BoostingMethod(Method):
         return record
 
     def _held_out_weight(self, sample, seed):
-        """Weights of the rows on which the training of a bag is stopped, 0 for others."""
+        """Weights of the rows on which the training of a bag is stopped, 0 for other rows."""
         if not self.settings.early_stopping:
             return np.zeros(len(sample))
         if sample.left_out_weight is not None:
@@ -257,10 +258,10 @@ class BoostingMethod(Method):
     # ---------------------------------------------------------------------------------- finishing
 
     def finish(self, trained, before=None):
-        """The forest of trained bags, with predictions as the loss calibrates them.
+        """The forest of trained bags, with predictions calibrated by the loss.
 
-        Bags that have got more rounds take the place of those of the forest `before`; others are
-        behind them.
+        Bags with more rounds replace the bags of the forest `before`; new bags are added after
+        these.
         """
         forest = self.joined(trained.forests, consume=True)
         if parts := self._calibration_parts(forest, trained):
@@ -270,7 +271,7 @@ class BoostingMethod(Method):
     def _calibration_parts(self, forest, trained):
         """The rows that the loss calibrates a forest with, see `calibration_part`.
 
-        A calibration may take training rows where a single bag, or none, has held out rows.
+        A calibration may use training rows if at most one bag has held out rows.
         """
         calibration, data = self.settings.loss.calibration, trained.data
         if calibration is None:

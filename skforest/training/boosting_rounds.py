@@ -10,8 +10,8 @@ With linear leaves (Shi, Li and Li, "Gradient Boosting with Piece-Wise Linear Re
 2019), a leaf has a linear function of the projections on the directions of the splits above it,
 which minimises the second-order expansion of the loss over the rows of the leaf, with penalties.
 
-The first round may instead fit a linear function of all features, whose residuals the trees are
-then fitted to (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019).
+The first round may instead fit a linear function of all features; the trees are then fitted to its
+residuals (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019).
 """
 
 import warnings
@@ -31,7 +31,7 @@ from .losses import robust_size
 
 # Chosen without a stored measurement, up to DIVERGENCE.
 N_SEARCHED = 5  # outputs that splits are searched with
-MIN_THREADED = 2**20  # numbers of bins from which on the threads of one bag pay
+MIN_THREADED = 2**20  # number of bins above which threads within one bag pay off
 PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row
 # Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
 VARIANCE_SHARE = 1e-3
@@ -57,8 +57,8 @@ LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree wit
 class TrainedRounds:
     """The rounds of a bag, from which training continues.
 
-    Leaves of a `Forest` are float32, and training adds up float64. With the numbers before they
-    were rounded, training continues with the same bits as if it had not been interrupted.
+    Leaves of a `Forest` are float32, but training adds up float64. With the unrounded numbers,
+    training continues with the same bits as if it had not been interrupted.
     """
 
     n_rounds: int = 0
@@ -69,7 +69,7 @@ class TrainedRounds:
     def round(self, number, X, n_outputs, unit):
         """A tree, the values of its leaves, and the leaf of every row.
 
-        Values are raw predictions of `n_outputs` outputs, which `unit` multiplies.
+        Values are raw predictions of `n_outputs` outputs, multiplied by `unit`.
         """
         one = self.forest[number].compact()
         node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
@@ -90,7 +90,7 @@ class TrainedRounds:
 
 
 def train_rounds(rows, settings, weight, held_out, seed, control, n_threads=1, known=None):
-    """A bag, as trained `BoostingTraining`, whose parameters these are."""
+    """Train a bag; the parameters are those of `BoostingTraining`."""
     known = known or TrainedRounds()
     training = BoostingTraining(rows, settings, weight, held_out, seed, control, known)
     return training.run(control.report, n_threads)
@@ -104,8 +104,8 @@ class BoostingTraining:
     rows : BoostingRows
     settings : BoostingSettings
     weight, held_out : ndarray of shape (n_rows,), float64
-        Weights of the rows that train, and of those on which training is stopped early; a row has
-        one of the two. If none is held out, all rounds are trained.
+        Weights of the training rows, and of the rows on which training is stopped early; a row has
+        one of the two weights. If no row is held out, all rounds are trained.
     seed : int
     control : Control
         When training is to end.
@@ -146,7 +146,7 @@ class BoostingTraining:
         self.pool, self.n_threads = None, 1
 
     def run(self, report=None, n_threads=1):
-        """Train all rounds, or until the loss of held-out rows has stopped to decrease."""
+        """Train all rounds, or until the loss on held-out rows stops decreasing."""
         if n_threads <= 1 or self.grower.n_codes < MIN_THREADED:
             return self._run(report)
         with ThreadPoolExecutor(n_threads) as self.pool:
@@ -162,7 +162,7 @@ class BoostingTraining:
             loss = self._validation_loss()
             if number == 0:
                 first = least = loss
-            # Outliers of the target are a part of the loss that does not decrease.
+            # Outliers of the target add a part to the loss that does not decrease.
             if loss < least - TOLERANCE * min(abs(least), first - least):
                 least, best = loss, number
             patience = max(self.settings.n_iter_no_change, (self.settings.kept - 1) * best)
@@ -201,7 +201,7 @@ class BoostingTraining:
         return np.einsum("i,i->", losses, self.weight[self.train_rows])
 
     def _warn_of_divergence(self, n_best):
-        """Warn if the trees, none of which is left out, have made the training loss larger."""
+        """Warn if the trees have increased the training loss although all rounds are kept."""
         if not self.settings.warns or not self.trees or (len(self.held_out_rows) and n_best):
             return
         before = self._training_loss(np.tile(self.start, (len(self.train_rows), 1)))
@@ -226,7 +226,7 @@ class BoostingTraining:
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         if number == 1 and "slope" in self.trees[0] and not len(self.trees[0]["gain"]):
             self.gain_unit = self._gain_of_start()
-        # Draws of rounds that are known are made, too: those of later rounds follow them.
+        # Draws are also made for known rounds, because the draws of later rounds follow them.
         rows, others = self._draw_rows()
         searched = self._search_targets(rows)
         if number < self.known.n_rounds:
@@ -291,7 +291,7 @@ class BoostingTraining:
         return tree, value, leaf
 
     def _gain_of_start(self):
-        """What the gains of trees are divided by, so that the gain of the linear start is 1.
+        """Divisor of the gains of trees that makes the gain of the linear start 1.
 
         A gain is twice the decrease of the loss by a whole step. Trees take the share
         `learning_rate` of it, which decreases the loss by ``rate * (2 - rate)`` times as much.
@@ -348,7 +348,7 @@ class BoostingTraining:
         list(self.pool.map(function, ends[:-1], ends[1:]))
 
     def _draw_rows(self):
-        """Rows of a tree, drawn without replacement, and all others; both ascend."""
+        """Rows of a tree, drawn without replacement, and all other rows; both ascend."""
         rows = self.train_rows
         if self.settings.subsample < 1:
             n = max(1, round(self.settings.subsample * len(self.train_rows)))
@@ -368,7 +368,7 @@ class BoostingTraining:
         return np.ascontiguousarray(np.concatenate([gradient, curvature], axis=1))
 
     def _feature_chances(self):
-        """Chances of the features in the directions of a tree: half even, half by their gain."""
+        """Probabilities of features in the directions of a tree: half uniform, half by gain."""
         total = self.importance.sum()
         chance = np.ones(len(self.importance)) / len(self.importance)
         if total > 0:
@@ -419,7 +419,7 @@ class BoostingTraining:
             )
 
     def _least_loss_constants(self, leaf, rows, value):
-        """The constants of least loss of the leaves, for losses whose curvature is not known."""
+        """The leaf constants with the lowest loss, for losses without known curvature."""
         order = np.argsort(leaf, kind="stable")
         ends = np.cumsum(np.bincount(leaf, minlength=len(value)))
         for number, members in enumerate(np.split(rows[order], ends[:-1])):

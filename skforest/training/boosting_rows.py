@@ -24,9 +24,9 @@ class BoostingRows:
     Parameters
     ----------
     data : TrainingSet
-        In whose folds, if it has any, bags leave out rows of their own. Otherwise
-        `left_out_weight`, if there is one, has the weights of rows that all bags hold out, the
-        last ones, see `TrainingSet.joined_with_validation`.
+        If it has folds, each bag leaves out a different one. Otherwise `left_out_weight`, if it is
+        not None, has the weights of the last rows, which all bags hold out, see
+        `TrainingSet.joined_with_validation`.
     settings : BoostingSettings
 
     Attributes
@@ -35,11 +35,11 @@ class BoostingRows:
         Number of the rows that all bags hold out.
     unit : ndarray of shape (n_features,), float32
     target : ndarray of shape (n_rows, n_columns), float64
-        As the loss takes it.
+        Target in the form that the loss takes.
     start : ndarray of shape (n_outputs,), float64
         Raw prediction that training starts from.
     response_unit : ndarray of shape (n_outputs,)
-        What multiplies raw predictions in a Forest.
+        Factors of raw predictions in a Forest.
     """
 
     def __init__(self, data, settings):
@@ -62,7 +62,7 @@ class BoostingRows:
         )
 
     def interactions(self):
-        """The constraints of interactions, for one bag; None without any."""
+        """The interaction constraints for one bag; None if there are none."""
         return None if self.interacting is None else Interactions(self.interacting, self.column)
 
     def grower(self, settings, interactions):
@@ -78,9 +78,9 @@ class BoostingRows:
         return TreeGrower(self, settings, directions)
 
     def _box_sampler(self):
-        """The distribution of boxes; it holds scratch, so each bag has one of its own."""
+        """The distribution of boxes; it holds scratch memory, so each bag has its own."""
         shape, no = self.feature_shape, (False,) * len(self.feature_shape)
-        # Powers are rounded up, but not for their last bit.
+        # Powers are rounded up, but not because of a rounding error.
         largest = np.ceil(np.array(shape) ** BOX_POWER - 1e-9).astype(np.int32)
         return BoxSampler(shape, no, no, np.ones_like(largest), largest, CONTRAST, False)
 

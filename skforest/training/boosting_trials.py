@@ -1,6 +1,6 @@
 """Settings of oblique boosting that are chosen by training small models.
 
-A model is trained on some of the rows, and its score is minus its loss on others.
+A model is trained on some of the rows; its score is minus its loss on other rows.
 """
 
 from contextlib import nullcontext
@@ -18,20 +18,21 @@ from .threads import Control
 # All were chosen without a stored measurement. The groups `linear-start` and `depth` of
 # `python -m benchmarks.measure.boosting` show errors with such trials, and of depths.
 
-# Trials of linear functions: rounds, and the most rows. Of at most half as many rows, each of the
-# folds is held out once. With fewer rows than the last number, there is no trial.
+# Trials of linear functions: number of rounds, maximum and minimum number of rows. With at most
+# half of the maximum, each fold is held out once. With fewer rows than the minimum, there is no
+# trial.
 TRIAL_ROUNDS, TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 100, 4000, 2, 100
 # A linear start is tried with these penalties, and with at most so many features.
 START_PENALTIES, MAX_START_FEATURES = (100.0, 1.0), 500
 TRIAL_SHARE = 0.25  # of the time that is left, at most; without a result, the first model is taken
-# Trials of depths: rounds, and the most rows. With too few rows, the first depth is taken. Other
-# settings keep the trials short.
+# Trials of depths: number of rounds, and maximum number of rows. With too few rows, the first
+# depth is taken. The other settings keep the trials short.
 DEPTHS, DEPTH_ROUNDS, DEPTH_ROWS, MIN_DEPTH_ROWS = (4, 6, 8), 150, 12_000, 8_000
 SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
 
 
 def best_depth(data, settings, seed, limit):
-    """The `max_depth` with which a small model without linear functions is best."""
+    """The best `max_depth` of small models without linear functions."""
     if not settings.early_stopping or np.count_nonzero(data.weight) < MIN_DEPTH_ROWS:
         return DEPTHS[0]
     settings = replace(settings, linear_leaves=False, linear_start=None, **SHORT)
@@ -42,7 +43,7 @@ def best_depth(data, settings, seed, limit):
 def with_best_linear(data, settings, seed, limit, tries_leaves, tries_start):
     """The settings with the `linear_leaves` and the `linear_start` of the best small model.
 
-    Those that are not tried stay.
+    Settings that are not tried stay unchanged.
     """
     n_rows, n_features = len(in_training_copies(data, settings)), data.X.shape[1]
     tries_start &= n_features <= MAX_START_FEATURES
@@ -61,10 +62,10 @@ def with_best_linear(data, settings, seed, limit, tries_leaves, tries_start):
 
 
 class Trial:
-    """Small models, which differ in some settings, on the same rows.
+    """Small models that differ in some settings and use the same rows.
 
-    At most `n_rows` rows train or are held out. With at most half as many, each half of them is
-    held out once. Models have at most `n_rounds` rounds.
+    At most `n_rows` rows are used for training or held out. With at most half as many rows, each
+    half is held out once. Models have at most `n_rounds` rounds.
     """
 
     def __init__(self, data, settings, seed, limit, n_rows, n_rounds):

@@ -1,4 +1,4 @@
-"""Forests of hyperplanes that are optimised node by node, and refined together if asked for."""
+"""Forests of hyperplanes that are optimised node by node and optionally refined."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from .user_leaves import UserLeaves, with_user_leaves
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinateOptions(SplitterOptions):
-    """What OC1's search adds to the options of a search; as the parameters of the estimators."""
+    """Further search options of OC1, named like the parameters of the estimators."""
 
     n_restarts: int
     n_jumps: int
@@ -96,14 +96,14 @@ class CO2Method(ObliqueMethod):
         )
 
     def leaves(self, sample):
-        """The leaves of a loss of the user; None without one."""
+        """The leaves of a user's loss; None if there is no such loss."""
         loss = self.settings.loss
         if loss is None or sample.is_classification:
             return None if loss is None else UserLeaves(loss)
         return UserLeaves(loss, sample.baseline, sample.target_scale)
 
     def grow(self, sample, seed, stop):
-        """A grown tree, with the leaves of a loss of the user."""
+        """A grown tree with the leaves of a user's loss."""
         forest, loss = super().grow(sample, seed, stop), self.settings.loss
         return forest if loss is None or stop[0] else with_user_leaves(forest, sample, loss)
 

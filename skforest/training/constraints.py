@@ -1,4 +1,4 @@
-"""Constraints of the columns of X: monotonic ones, and those of interactions."""
+"""Monotonic constraints and interaction constraints of the columns of X."""
 
 from numbers import Integral
 
@@ -87,13 +87,13 @@ class Interactions:
         self.n_columns = int(column.max()) + 1 if self.size else groups.shape[1]
 
     def max_terms(self, n):
-        """Largest number of features of a direction, from that without constraints."""
+        """Largest number of features of a direction, given the number without constraints."""
         return n if self.size is None else min(n, self.size)
 
     def chances(self, chance):
-        """Chances of the features within each group, one group after the other.
+        """Probabilities of the features within each group, one group after another.
 
-        Those of groups without two features are 0.
+        They are 0 in groups with fewer than two features.
         """
         if self.size is not None:
             return chance

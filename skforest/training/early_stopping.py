@@ -1,4 +1,4 @@
-"""Held-out rows: how they are drawn, and early stopping of joint training by the loss on them."""
+"""Draws of held-out rows, and early stopping of joint training by the loss on these rows."""
 
 import math
 
@@ -17,7 +17,7 @@ def validation_mask(fraction, weight, seed, group=None):
     Parameters
     ----------
     fraction : float or None
-        As the parameter `validation_fraction`; None: no rows, without `early_stopping`.
+        The parameter `validation_fraction`; None: no rows are held out.
     weight : ndarray of shape (n_rows,), float64
         Rows of weight 0 are not drawn.
     seed : int
@@ -48,9 +48,9 @@ def validation_mask(fraction, weight, seed, group=None):
 
 
 def _drawn(rows, n, random, group):
-    """`n` of the rows, at random; with groups, whole ones with at least as many rows, but not all.
+    """`n` of the rows, at random; or whole groups with at least n rows, but not all groups.
 
-    None of them if all are in one group.
+    No rows if all are in one group.
     """
     if group is None:
         return random.permutation(rows)[:n]
@@ -61,7 +61,7 @@ def _drawn(rows, n, random, group):
 
 
 class EarlyStopping:
-    """Records validation losses and the splits of the epoch with the least of them.
+    """Records validation losses, and keeps the splits of the epoch with the lowest loss.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class EarlyStopping:
     scores : list of float
         Minus the validation loss, one entry per epoch.
     best : object or None
-        Splits of the best epoch, as they were given.
+        Splits of the best epoch.
     """
 
     def __init__(self, validation_mask, n_iter_no_change):
@@ -86,7 +86,7 @@ class EarlyStopping:
         self._least, self._n_stalled = np.inf, 0
 
     def ends(self, loss, splits, report, n_done, n_epochs):
-        """Report an epoch, see `Control`; `should_stop` after it, if rows are held out.
+        """Report an epoch, see `Control`; if rows are held out, return `should_stop`.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class EarlyStopping:
 def draw_weighted(weight, fraction, random, group=None):
     """Mask of a fraction of the rows of positive weight, for hinge forests.
 
-    All False where no row would be left to train on. Rows of a `group` are held out together.
+    All False if no row would be left to train on. Rows of a `group` are held out together.
     """
     mask = np.zeros(len(weight), dtype=bool)
     present = np.flatnonzero(weight)
@@ -142,7 +142,7 @@ def draw_weighted(weight, fraction, random, group=None):
 
 
 def draw_held_out(weight, fraction, seed, group=None):
-    """Weights of a fraction of the rows, at least one and not all, for a single bag; else 0.
+    """Weights of the rows that a single bag holds out, and 0 for all other rows.
 
     Rows of a `group` are held out together.
     """
@@ -156,9 +156,9 @@ def draw_held_out(weight, fraction, seed, group=None):
 
 
 def balanced_folds(y, n_folds, seed, group=None):
-    """Fold of each row: at random, with about the same targets in all folds.
+    """Random fold of each row; all folds have about the same targets.
 
-    With groups, these are in one fold each, and folds have about equal numbers of rows.
+    Each group is in one fold, and folds have about equal numbers of rows.
     """
     random = random_stream(seed, FOLD_SEED)
     if group is not None:

@@ -21,7 +21,7 @@ from ..table.feature_grid import FeatureGrid
 from .early_stopping import EarlyStopping, validation_mask
 from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions
 
-# Chosen without a stored measurement. A feature is measured in units of its deviation, but of at
+# Chosen without a stored measurement. The unit of a feature is its standard deviation, but at
 # least this share of the largest one.
 MIN_DEVIATION = 0.3
 COUNTED_ROWS = 1000  # of which active leaves are counted
@@ -34,7 +34,7 @@ MIN_SPLIT_ROWS = 50  # with fewer, a tree without a split is no sign of failed t
 
 @dataclass(frozen=True)
 class Annealing:
-    """Epochs, rates and steepness of training; as the parameters of `E2EDecisionForest`."""
+    """Epochs, rates and steepness of training, like the parameters of `E2EDecisionForest`."""
 
     greedy_epochs: int
     finetune_epochs: int
@@ -74,7 +74,7 @@ class Annealing:
         return W * factor, threshold * factor
 
     def rates(self):
-        """Learning rates of the epochs of joint training: half a cosine, down to 0, or equal."""
+        """Learning rates of the epochs of joint training: constant, or half a cosine down to 0."""
         if self.schedule == "constant":
             return np.full(self.finetune_epochs, self.learning_rate)
         done = (np.arange(self.finetune_epochs) + 0.5) / max(self.finetune_epochs, 1)
@@ -88,7 +88,7 @@ class Units:
     Parameters
     ----------
     mean, unit : ndarray of shape (n_features,), float32
-        Training is that of rows ``(x - mean) * unit``; a unit of 0 leaves a feature out.
+        Training uses the rows ``(x - mean) * unit``; a unit of 0 leaves a feature out.
     receptive_fields : ndarray of shape (n_places, patch_size), int32
         Features that a split may use, one row for each place.
     n_used : int
@@ -106,7 +106,7 @@ class Units:
 
 @dataclass(frozen=True, kw_only=True)
 class SoftOptions(SplitterOptions):
-    """What soft splits add to the search of a node; joint training reads these options, too."""
+    """Further options of soft splits, which joint training reads, too."""
 
     units: Units
     annealing: Annealing
@@ -200,7 +200,7 @@ class EndToEndMethod(ObliqueMethod):
         return recount(forest, sample, self.task.criterion)
 
     def _warn_without_split(self, sample):
-        """Warn where a tree has no split although its rows differ and limits allow one."""
+        """Warn if a tree has no split although its rows differ and the limits allow one."""
         settings, rows = self.settings, sample.rows
         may_split = len(rows) >= max(MIN_SPLIT_ROWS, self.min_samples(sample)[0])
         differs = (sample.target[rows] != sample.target[rows[0]]).any()
@@ -236,8 +236,8 @@ def shared_units(data, settings):
 def _unit(data, on_grid):
     """Factors that bring the features to a common deviation, 0 for constant ones.
 
-    Features on a grid have one unit; others have one each, except that those which vary little
-    are not amplified without limit.
+    Features on a grid share one unit. Other features have a unit each, which is limited, so that
+    features with little variation are not amplified too much.
     """
     varies = data.X.max(axis=0) > data.X.min(axis=0)
     deviation = np.where(varies, data.unit().astype(np.float64), 0.0)
@@ -312,15 +312,15 @@ def train_together(forest, data, seed, control, options, stopping):
     seed : int
     control : Control
     options : SoftOptions
-        Those of the splits, of which the annealing, units, smoothness, criterion and the limits of
-        leaves are read.
+        Options of the splits. Their annealing, units, smoothness, criterion and limits of leaves
+        are read.
     stopping : EarlyStopping
         Its rows are not trained on; leaves are recomputed from all rows.
 
     Returns
     -------
     forest : Forest
-        Leaves are recomputed from the rows that reach them; those that too few reach are removed.
+        Leaves are recomputed from the rows that reach them; leaves with too few rows are removed.
     record : dict
         "loss_curve_", "validation_scores_", "steepness_curve_", "active_leaves_curve_", "n_iter_".
     """
@@ -332,7 +332,8 @@ def train_together(forest, data, seed, control, options, stopping):
         if curve:
             W, threshold = training.planes()
             steepness, n_active = training.steepness, training.n_active
-    # Also without training: directions are stored as sparse rows where these are smaller.
+    # This is also needed without training: directions are stored as sparse rows if these are
+    # smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     # Some leaves of a complete tree have no rows.
     if curve or len(stopping.rows) or forest.node_weight.min() == 0:
@@ -349,7 +350,7 @@ def train_together(forest, data, seed, control, options, stopping):
 
 
 class _Training:
-    """The joint training of one tree; parameters as of `train_together`."""
+    """The joint training of one tree; its parameters are those of `train_together`."""
 
     def __init__(self, forest, data, seed, stop, options, stopping):
         self.forest, self.stop, self.options, self.stopping = forest, stop, options, stopping
@@ -358,7 +359,7 @@ class _Training:
         self.data, self.validation_data = data.sample(weight), data.subset(stopping.rows)
         self.steepness, self.n_active = [], []  # of every epoch
         rows = self.data.rows
-        # Few enough that routing them takes a small part of the time of an epoch.
+        # So few rows that routing them takes a small part of the time of an epoch.
         self.routed = data.X[rows[:: -(-len(rows) // COUNTED_ROWS)]]
         self.trainer = SoftTrainer(self.data, options, seed, stop, DenseTree.of(forest))
 
@@ -400,7 +401,7 @@ class _Training:
         return curve
 
     def planes(self):
-        """Hyperplanes after the last epoch, or after that with the best validation score."""
+        """Hyperplanes after the last epoch, or after the epoch with the best validation score."""
         return self.trainer.planes() if self.stopping.best is None else self.stopping.best
 
     def _active_leaves(self):
@@ -412,7 +413,7 @@ class _Training:
     def _validation_loss(self, planes):
         """Weighted mean squared error of soft routing on the held-out rows.
 
-        The likelihood would be 0 wherever no leaf near a row has training rows of its class.
+        The likelihood would be 0 if no leaf near a row has training rows of its class.
         """
         forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
         forest = recount(forest, self.data, self.options.criterion)
@@ -423,7 +424,7 @@ class _Training:
 def _merge_small_leaves(forest, data, options):
     """Merge leaves until each has the least number of rows and the least weight.
 
-    A leaf that is too small is merged into its sibling; the lighter one, where both are too small.
+    A leaf that is too small is merged into its sibling; if both are too small, the lighter one is.
     """
     trains = data.weight > 0
     while len(forest.threshold):

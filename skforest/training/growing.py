@@ -32,7 +32,7 @@ UNLIMITED = 2**40
 
 @dataclass(frozen=True, kw_only=True)
 class SplitterOptions:
-    """What a search among random directions needs; see `SearchSplitter`."""
+    """Options of a search among random directions; see `SearchSplitter`."""
 
     criterion: str  # "gini", "entropy" or "squared_error"
     sampler: Sampler  # draws directions; it holds scratch memory, so each tree has its own
@@ -48,7 +48,7 @@ class SplitterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StumpOptions(SplitterOptions):
-    """What the optimisation of a hyperplane adds; as the parameters of `CO2ForestClassifier`."""
+    """Further options to optimise a hyperplane, like the parameters of `CO2ForestClassifier`."""
 
     objective: str
     nu: float
@@ -70,11 +70,11 @@ class StumpOptions(SplitterOptions):
 
 @dataclass(frozen=True)
 class GrowthLimits:
-    """When growth ends."""
+    """Limits of growth."""
 
     max_depth: int
     min_samples_split: int
-    min_gain: float  # least decrease of weight times impurity, in units of the target
+    min_gain: float  # minimum decrease of weight times impurity, in units of the target
     max_leaf_nodes: int = 0  # 0: no limit, and growth is depth first
 
 
@@ -82,10 +82,10 @@ def grow_tree(data, splitter, options, limits, seed, stop):
     """Grow one tree on its sample: arrays of a `Forest`, with leaf values in the units of y.
 
     `splitter` is a subclass of `SearchSplitter`, and `options` are its `SplitterOptions`. Training
-    ends early where `stop`, uint8 of shape (1,), is not 0.
+    ends early if `stop`, uint8 of shape (1,), is not 0.
     """
-    # Weights are divided by a power of two near their sum: no tree depends on their scale, not
-    # even where logarithms of them tie.
+    # Weights are divided by a power of two near their sum, so no tree depends on their scale, even
+    # if their logarithms tie.
     unit = np.ldexp(1.0, np.frexp(data.weight.sum())[1])
     grown = splitter(
         data.sample(data.weight / unit),
@@ -164,7 +164,7 @@ class GrowingMethod(Method):
 
     @abstractmethod
     def directions_metadata(self, sample, arrays):
-        """Add arrays that the directions need; what else their Forest takes, as a dict."""
+        """Add arrays that the directions need; return further arguments of their Forest."""
 
     def search_options(self, sample, **options):
         """`SplitterOptions` of a search among single features, as keywords; `options` override."""
@@ -192,7 +192,7 @@ class GrowingMethod(Method):
         min_split, _ = self.min_samples(sample)
         min_gain = settings.min_impurity_decrease * sample.weight.sum()
         if not sample.is_classification:
-            # The parameter is a mean over outputs in units of y; the target has been scaled.
+            # The parameter is a mean over outputs in units of y, but the target has been scaled.
             min_gain *= sample.y.shape[1] / sample.target_scale**2
         return GrowthLimits(settings.max_depth, min_split, min_gain, settings.max_leaf_nodes)
 

@@ -1,7 +1,7 @@
-"""Random hinge forests: how bags are trained, and how the forest of all bags is calibrated.
+"""Random hinge forests: training of bags, and calibration of the forest of all bags.
 
-Probabilities of several bags have a temperature, and quantiles a shift. Both are found on rows
-that are held out.
+Probabilities of several bags have a temperature, and quantiles have a shift. Both are found on
+held-out rows.
 """
 
 from copy import copy
@@ -19,14 +19,14 @@ from .losses import for_squared_errors, weighted_quantile
 from .method import Method
 from .trials import quick_importances
 
-# Columns that inner products read, those of largest importance, if the table has fewer rows.
+# Number of columns that inner products read, the most important ones, if the table has fewer rows.
 # Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns, which no
 # command repeats.
 MANY_COLUMNS = 384
 # Of a feature, where the mean is about 1. Chosen without a stored measurement.
 MIN_EMPHASIS = 1e-3
-# Rows to find the temperature with, unless this is more than half of the rows; with fewer rows in
-# all than the second number, there is no temperature. Chosen by
+# Number of rows to find the temperature, unless it is more than half of the rows; with fewer rows
+# in all than the second number, there is no temperature. Chosen by
 # `python -m benchmarks.measure.hinge few-rows`.
 TEMPERATURE_ROWS, MIN_ROWS = 30, 20
 # The temperature of the mean of several bags is that of one bag to this power, by the log loss of
@@ -54,10 +54,10 @@ class HingeMethod(Method):
     Parameters
     ----------
     settings, task, sampling
-        As those of `Method`.
+        See `Method`.
     loss : TrainingLoss
     seed : int
-        Of the importances and of the held-out rows, which all bags share.
+        Seed of the importances and of the held-out rows, which all bags share.
     """
 
     units = "bag", "evaluation"
@@ -77,7 +77,7 @@ class HingeMethod(Method):
     # ------------------------------------------------------------------------ what all bags share
 
     def prepared(self, data, members, request):
-        """The features in their units; rows that no bag sees, or that the first one leaves out."""
+        """The features in their units; rows that no bag sees, or that the first bag leaves out."""
         method, is_kept_apart = copy(self), None
         if self.loss.quantile is not None:
             if not self.sampling.bootstrap:
@@ -94,7 +94,7 @@ class HingeMethod(Method):
         return data, method
 
     def _may_find_temperature(self, data):
-        """Are there several bags and enough rows, of which no others are left out already?"""
+        """Are there several bags and enough rows, and are no rows left out already?"""
         settings = self.settings
         is_wanted = settings.calibrate and settings.n_bags > 1 and data.fold is None
         return is_wanted and len(data) >= MIN_ROWS
@@ -131,7 +131,7 @@ class HingeMethod(Method):
     # -------------------------------------------------------------------------------- one bag
 
     def train(self, sample, seed, control):
-        """Train one bag; the first one may record the temperature of all."""
+        """Train one bag; the first bag may record the temperature of all bags."""
         source = self.source
         if self.settings.validation_fraction:
             copies, rows = sample.in_copies()
@@ -168,7 +168,7 @@ class HingeMethod(Method):
     # -------------------------------------------------------------------------------- all bags
 
     def finish(self, trained, before=None):
-        """The forest of all bags: its leaves over the temperature, or quantiles shifted."""
+        """The forest of all bags, with leaves divided by the temperature, or shifted quantiles."""
         forest = self.joined(trained.forests, consume=True)
         temperature = temperature_of(trained.records, self.settings)
         if temperature != 1:
@@ -195,7 +195,7 @@ class HingeMethod(Method):
 
 
 def found_temperature(bag, data):
-    """The temperature of the mean of all bags, by the rows that one of them left out."""
+    """The temperature of the mean of all bags, found on the rows that one of them left out."""
     rows = np.flatnonzero(data.left_out_weight)
     codes, weight = data.target[rows].astype(np.int64), data.left_out_weight[rows]
     of_bag = flattening_temperature(responses(bag, data.X[rows]), codes, weight)
@@ -210,10 +210,10 @@ def temperature_of(records, settings):
 def calibrated_baseline(forest, data, mask, quantile):
     """The baseline with which a forest has a quantile on the validation rows in `mask`.
 
-    A forest of nearly no training loss predicts the training targets themselves, whatever the
+    A forest with nearly no training loss predicts the training targets themselves, whatever the
     quantile. Split conformal prediction shifts it by the quantile of its residuals on rows that it
-    was not trained on: the next row from the same distribution then lies below the prediction with
-    the probability asked for (Romano, Patterson, Candes, "Conformalized Quantile Regression",
+    was not trained on: the next target from the same distribution then lies below the prediction
+    with the requested probability (Romano, Patterson, Candes, "Conformalized Quantile Regression",
     2019). Without validation rows, the baseline is that of the forest.
     """
     if not mask.any():

@@ -19,7 +19,7 @@ from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
 from .losses import robust_size
 
-# What is not from the paper was chosen without a stored measurement.
+# Constants that are not from the paper were chosen without a stored measurement.
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
 COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
 N_CHECKS = 40  # evaluations of the loss, or more: one after STEPS_OF_CHECK steps at the latest
@@ -31,7 +31,7 @@ COPIED = "direction mean variance tests leaf value head".split()  # of the best 
 
 @dataclass(frozen=True, kw_only=True)
 class BagSettings:
-    """Settings of the training of one bag; as the parameters of `RandomHingeForestClassifier`."""
+    """Settings to train one bag, like the parameters of `RandomHingeForestClassifier`."""
 
     n_trees: int
     depth: int
@@ -56,7 +56,7 @@ class BagSettings:
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
     """Initial parameters (algorithm 1), as `HingeTrainer` takes them: dict of ndarray.
 
-    Columns of the table are divided by `emphasis` where they are features themselves.
+    Columns of the table that are features themselves are divided by `emphasis`.
     """
     n_linear, n_trees, depth = settings.n_linear, settings.n_trees, settings.depth
     n_patches, patch_size = receptive_fields.shape
@@ -142,7 +142,7 @@ class HingeTraining:
         """Train for all steps, or until the validation loss stops falling.
 
         `report` is called with the number of evaluations done and the number of all. With a
-        `TimeLimit`, there are only as many steps as it has time for. ValueError if the loss
+        `TimeLimit`, there are only as many steps as fit into the time. ValueError if the loss
         becomes infinite before the first evaluation on validation rows.
         """
         settings, start = self.settings, time.perf_counter()
@@ -190,8 +190,8 @@ class HingeTraining:
     def _end_in(self, n_steps):
         """End after at most so many further steps, with the rate of the last step of training.
 
-        The schedule is bent: what is left of it takes the steps that are left, which are counted
-        from `bend`, a step and the share of the schedule that is done there.
+        The schedule is bent so that its rest takes the remaining steps. These are counted from
+        `bend`, a step and the share of the schedule that is done at this step.
         """
         end = min(self.n_done + n_steps, self.settings.n_steps)
         if end != self.end:
@@ -208,7 +208,7 @@ class HingeTraining:
     def set_units(self, source, window):
         """Take features in the units of `source`, which knows no rows.
 
-        Units are constants to what is learned, as the statistics of inner products are, which are
+        Units are constants in learning, as are the statistics of inner products, which are
         computed again from the rows of the TrainingSet `window`.
         """
         arrays = self.trainer.arrays
@@ -238,7 +238,7 @@ class HingeTraining:
         arrays["value"][:, 1:], arrays["counts"][0] = 0, 0
 
     def window_table(self, window):
-        """What learned features see of the rows of a TrainingSet."""
+        """The rows of a TrainingSet as learned features see them."""
         return replace(self.source, scaled=window.X).table()
 
     def partial_fit(self, data, target):
@@ -261,7 +261,7 @@ class HingeTraining:
         self.validation_table = self.validation_target = None
 
     def _adapt_loss(self, rows):
-        """Tell the loss how large residuals are, by the first ones of some rows."""
+        """Tell the loss how large residuals are, measured on some of the first rows."""
         if self.loss.is_adaptive and self.n_done:
             rows = rows[:FIRST_ROWS]  # the canonical order is random
             raw = self.trainer.respond(self.source.subset(rows).table())
@@ -283,7 +283,7 @@ class HingeTraining:
         self.best = {name: arrays[name].copy() for name in COPIED}
 
     def _fail(self):
-        """Raise, or warn where there is a model to return: the loss is infinite."""
+        """The loss is infinite: warn if there is a model to return, otherwise raise."""
         settings = self.settings
         used, change = f"learning_rate={settings.learning_rate:.3g}", "learning_rate"
         if settings.weight_decay > 0:
@@ -303,7 +303,7 @@ class HingeTraining:
 
     @property
     def record(self):
-        """What training recorded, by fitted attribute."""
+        """Records of training, by fitted attribute."""
         record = {
             "loss_curve_": np.array(self.loss_curve),
             "validation_scores_": np.array(self.validation_scores),
@@ -321,11 +321,11 @@ class HingeTraining:
         return packer.arrays(self.table, self.weight, unit)
 
     def compacted(self, forest, keep_all=False):
-        """The forest of these arrays without the subtrees that no row of the training set reaches.
+        """The forest of these arrays, without subtrees that no training row reaches.
 
-        They become one leaf with the value 0; the split above it stays, since its margin counts.
-        No output of a training row changes a bit. With `keep_all`, leaves that only rows of former
-        parts of a stream reached are kept.
+        Each becomes one leaf with the value 0; the split above it stays, since its margin counts.
+        No output for a training row changes a bit. With `keep_all`, leaves that were only reached
+        by rows of earlier parts of a stream are kept.
         """
         known = self.trainer.arrays["leaf"] >= 0 if keep_all else None
         return compacted(forest, self.source.scaled, self.weight, known).compact()

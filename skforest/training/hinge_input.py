@@ -1,4 +1,4 @@
-"""The rows that a hinge forest learns from, with each feature in units of its own."""
+"""The rows that a hinge forest learns from, with each feature in its own unit."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from .._kernels.base.row_reader import RowReader
 from ..table.matrix import dense
 
 BLOCK = 1024  # rows that are standardised together
-# Units of streams change where they would be so many times as large or small, or centres so many
+# Units of streams change if they would be so many times larger or smaller, or centres so many
 # units away. Chosen without a stored measurement.
 MAX_RATIO, MAX_SHIFT = 2.0, 1.0
 FAR = 10.0  # units from the centre, beyond which most values of a part are reported
@@ -17,7 +17,7 @@ FAR = 10.0  # units from the centre, beyond which most values of a part are repo
 
 @dataclass(frozen=True)
 class HingeInput:
-    """The rows that a forest learns from, with each feature in units of its own."""
+    """The rows that a forest learns from, with each feature in its own unit."""
 
     # (n_rows, n_features), float32, as the `Forest` takes them: ndarray or CSR matrix.
     scaled: np.ndarray
@@ -35,8 +35,9 @@ class HingeInput:
     def of_table(cls, data, emphasis, has_one_unit, n_read):
         """The features of a TrainingSet in units of their standard deviations, times `emphasis`.
 
-        With `has_one_unit`, all have one unit before the emphasis: those that vary much dominate.
-        Learned features are inner products with the `n_read` columns of largest emphasis.
+        With `has_one_unit`, all features share one unit before the emphasis, so features with a
+        large variance dominate. Learned features are inner products with the `n_read` columns of
+        largest emphasis.
         """
         chosen = np.sort(np.argsort(-emphasis, kind="stable")[:n_read])
         if has_one_unit:
@@ -56,7 +57,7 @@ class HingeInput:
         return cls(data.X, mean, unit, emphasis, data.deviation(), receptive_fields)
 
     def table(self):
-        """What learned features see of the rows: ndarray, float32, or a RowReader if sparse."""
+        """The rows as learned features see them: ndarray, float32, or a RowReader if sparse."""
         factor = self.emphasis / self.unit
         if sparse.issparse(self.scaled):
             return RowReader(self.scaled, self.mean, factor)
@@ -67,7 +68,7 @@ class HingeInput:
         return table
 
     def adapted(self, now):
-        """This input with the units of another one where they are far apart, or itself."""
+        """This input, with the units of another input if they are far apart."""
         varies = now.deviation > 0
         factor, new_factor = self.emphasis / self.unit, now.emphasis / now.unit
         is_scaled = varies & ((self.deviation == 0) | are_far(new_factor, factor))
@@ -83,7 +84,7 @@ class HingeInput:
         return replace(self, mean=chosen("mean", is_moved), **scaled)
 
     def far_features(self):
-        """Mask of the features most of whose values are more than FAR units from their mean."""
+        """Mask of features with most values more than FAR units from the mean."""
         X = dense(self.scaled[:BLOCK])
         distance = np.abs(X - self.mean) > FAR * self.unit
         return (self.deviation > 0) & (distance.mean(axis=0) > 0.5)
@@ -95,7 +96,7 @@ class HingeInput:
 
 
 def are_far(new, old):
-    """Mask of the units that are far from those of before, see `MAX_RATIO`."""
+    """Mask of the units that are far from earlier ones, see `MAX_RATIO`."""
     return (new > MAX_RATIO * old) | (old > MAX_RATIO * new)
 
 
@@ -111,7 +112,7 @@ def _scale(data):
 
 
 def _root_mean_square(values):
-    """Root mean square of values that are not negative; 1 if all are 0."""
+    """Root mean square of nonnegative values; 1 if all are 0."""
     # Divided by a power of two, so that no square is too large or too small for float64.
     exponent = np.frexp(values.max())[1]
     mean = np.mean(np.square(np.ldexp(values, -exponent)))

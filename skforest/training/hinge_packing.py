@@ -17,10 +17,10 @@ class HingePacker:
         self.unit, self.weights = self._linear()
 
     def arrays(self, table, weight, unit):
-        """Arrays of complete trees, without those that all bags have in common.
+        """Arrays of complete trees, without the arrays that all bags share.
 
-        `table` are the rows as the trainer sees them; `unit`, of shape (n_outputs,), is that of
-        the response.
+        `table` has the rows as the trainer sees them; `unit`, of shape (n_outputs,), is the unit
+        of the response.
         """
         arrays, settings = self.trainer.arrays, self.settings
         n_trees, depth = settings.n_trees, settings.depth
@@ -38,7 +38,7 @@ class HingePacker:
         value = np.zeros((1 + used, n_outputs))
         value[1:] = arrays["value"][:used, 0, :n_outputs]
         if settings.head == "linear":
-            # Early stopping may have restored a model in which these rows belong to no leaf.
+            # Early stopping may have restored a model in which no leaf has these rows.
             tree_of = np.zeros(used, dtype=np.int64)
             tree_of[leaf[leaf >= 0]] = np.nonzero(leaf >= 0)[0]
             value[1:] *= arrays["head"][tree_of, :n_outputs]
@@ -65,7 +65,7 @@ class HingePacker:
         return (threshold + shift[tests[:, :, 1]]).astype(np.float32), code[tests[:, :, 1]]
 
     def _shifts(self):
-        """What standardisation subtracts from each feature, and the code of its direction."""
+        """Mean of each feature, as standardisation subtracts it, and code of its direction."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
         n_patches, n_features = len(source.receptive_fields), len(source.mean)
         width = len(arrays["mean"])
@@ -96,7 +96,7 @@ class HingePacker:
         return unit, weights * scale[:, :, None] * unit[:, None]
 
     def _directions(self):
-        """Dense directions for inner products with one set of columns, sparse ones for others."""
+        """Dense directions for inner products with one set of columns, sparse ones otherwise."""
         fields, n, weights = self.source.receptive_fields, len(self.source.mean), self.weights
         if len(fields) == 1:
             found = {"dense": np.zeros((weights.shape[2], n))}
@@ -125,7 +125,7 @@ def compacted(forest, table, weight, known=None):
     n_trees, n_nodes = is_kept.shape
     n_inner = n_nodes // 2
     splits = is_kept[:, :n_inner]
-    # A node is stored if its parent stays a split, as a leaf of value row 0 if it is not kept.
+    # A node is stored if its parent remains a split; if it is not kept, as a leaf of value row 0.
     is_stored = np.ones_like(is_kept)
     is_stored[:, 1:] = np.repeat(splits, 2, axis=1)
     number = np.cumsum(is_stored, axis=1) - 1
@@ -145,7 +145,8 @@ def compacted(forest, table, weight, known=None):
 def _reached(forest, table, weight, known):
     """Weight of the rows that reach each node of complete trees, and which nodes are to be kept.
 
-    Those are the nodes that a row reaches, whatever its weight, and those above leaves in `known`.
+    Nodes are kept if a row reaches them, whatever its weight, or if they are above leaves in
+    `known`.
     """
     n_trees, n_nodes = len(forest), forest.n_nodes // len(forest)
     reached = np.zeros((n_trees, n_nodes))
@@ -187,7 +188,7 @@ class CompleteTrees:
         n_trees, root = len(forest), forest.tree_start[:-1, None]
         first = (root - np.arange(n_trees)[:, None]) // 2
         self.depth = max(1, int(forest.max_depth.max()))
-        # One more split, so that split 0 exists where no tree has any.
+        # One more split, so that split 0 exists even if no tree has a split.
         given = {
             "threshold": np.append(forest.threshold, np.float32(0)),
             "column": np.append(column.astype(np.int64), 0),

@@ -12,15 +12,15 @@ from ..table.training_set import TrainingSet
 from .hinge_input import FAR, MAX_SHIFT, are_far
 from .losses import TargetUnits, with_outlier_weights
 
-# Units are those of this many rows, the last ones, or fewer where they are wide. Chosen without a
-# stored measurement.
+# Units come from this many of the last rows, or from fewer rows if there are many columns. Chosen
+# without a stored measurement.
 WINDOW, FEWEST, MAX_NUMBERS = 300, 20, 2**20
 RESOLVED = 2.0**12  # standard deviations from 0, where float32 has 4096 values for one of them
 
 
 @dataclass(frozen=True, kw_only=True)
 class HingeStream:
-    """With what the next part of a stream continues."""
+    """The state from which the next part of a stream continues."""
 
     n_rows: int = 0  # all that were seen
     levels: dict | None = None  # of the categories in `waiting`
@@ -43,8 +43,8 @@ class HingeStream:
     def continued(self, method, part, labelled=None):
         """The stream after a later part, and its forest.
 
-        `part` has real targets in their own units; `labelled` is the same with labels as its
-        target, in classification.
+        In regression, the targets of `part` are in their own units; in classification, `labelled`
+        is the same part with labels as its target.
         """
         loss, is_real, window = method.loss, labelled is None, self.window(part)
         names = self._far_columns(part, method.task.feature_names)
@@ -173,7 +173,7 @@ def _window_size(data):
 
 
 def joined_rows(rows, others):
-    """X, y and weight of some rows, or of none (None), and of others behind them."""
+    """X, y and weight of some rows, or None, followed by those of other rows."""
     if rows is None:
         return others
     X = rows[0], others[0]

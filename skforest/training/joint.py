@@ -1,8 +1,8 @@
 """Joint training of all splits and leaves of a tree that has been grown.
 
 Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of Decision Trees",
-2015. The gradient steps are in `_kernels/nongreedy/trainer`; here are initial leaves, epochs,
-early stopping and the tree that results.
+2015. The gradient steps are in `_kernels/nongreedy/trainer`; this file has the initial leaves, the
+epochs, early stopping and the resulting tree.
 """
 
 import warnings
@@ -22,8 +22,7 @@ from .user_leaves import UserTreeLeaves, keeps_gain, leaf_values
 
 # Chosen without a stored measurement, on the rows that docs/papers/nongreedy.md names.
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
-# With stable assignments: they are renewed after an epoch that lowers the bound by less than this
-# fraction.
+# Stable assignments are renewed after an epoch that lowers the bound by less than this fraction.
 STABLE_PROGRESS = 0.01
 MANY_CLASSES = 100  # above, a leaf has parameters for the classes of its own rows only
 MIN_SMOOTHING, MAX_SMOOTHING = 1e-100, 1e100  # beyond, logarithms overflow
@@ -34,7 +33,7 @@ LOST = 0.9  # training has failed if it loses this share of what the grown tree 
 class JointSettings:
     """The parameters of joint training, with the defaults of `NonGreedyTreeClassifier`.
 
-    Training needs those that `resolved` returns.
+    Training needs the settings that `resolved` returns.
     """
 
     inference: str = "fast"
@@ -56,7 +55,7 @@ class JointSettings:
 
     @classmethod
     def of(cls, tree):
-        """The settings that are parameters of an estimator of non-greedy trees."""
+        """The settings in the parameters of a non-greedy tree."""
         params = tree.get_params()  # those of its procedure are called procedure__...
         params = {name.removeprefix("procedure__"): value for name, value in params.items()}
         if not params["early_stopping"]:
@@ -83,10 +82,10 @@ def joint_settings(refine):
 
 
 def resolve_nu(nu, n_features):
-    """The bound on the squared norm of splits, where it is "auto".
+    """The limit of the squared norm of splits, if it is "auto".
 
-    Rows are scaled to one norm. With few features each of them is large and weights change
-    quickly, so the bound is 20 for 256 features and more, 75 for 16, and 100 for 9 and fewer.
+    Rows are scaled to one norm. With few features, each feature is large and weights change
+    quickly. The limit is therefore 20 for 256 features or more, 75 for 16, and 100 for 9 or fewer.
     """
     return min(max(300 / n_features**0.5, 20.0), 100.0) if nu == "auto" else float(nu)
 
@@ -127,7 +126,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
 
 
 def _record(forest, loss_curve=(), scores=()):
-    """What training has recorded, by fitted attribute."""
+    """Records of training, by fitted attribute."""
     return {
         "loss_curve_": np.array(loss_curve, dtype=np.float64),
         "validation_scores_": np.array(scores, dtype=np.float64),
@@ -183,7 +182,7 @@ class _Training:
     def _leaf_parameters(self, leaf):
         """Parameters of the leaves from their rows: smoothed log shares, or means.
 
-        Where there are many classes, a leaf has parameters for those of its own rows only.
+        With many classes, a leaf has parameters only for the classes of its own rows.
         """
         rows = np.flatnonzero(self.weight)
         leaf, target, weight = leaf[rows], self.target[rows], self.weight[rows]
@@ -252,9 +251,9 @@ class _Training:
                 break
 
     def result(self):
-        """Hyperplanes and leaf values of the last epoch, or that with the best validation score.
+        """Hyperplanes and leaf values of the last epoch, or of the best one in validation.
 
-        The leaf values are None where they are to be computed from the rows.
+        The leaf values are None if they are to be computed from the rows.
         """
         return self._planes_and_leaves() if self.stopping.best is None else self.stopping.best
 
@@ -262,7 +261,7 @@ class _Training:
         return self.trainer.planes(), self._leaf_values()
 
     def _leaf_values(self):
-        """What the parameters of the leaves predict: (n_leaves, n_outputs), or None."""
+        """Predictions of the parameters of the leaves, (n_leaves, n_outputs), or None."""
         if self.settings.leaves == "counts":
             return None
         if self.own is not None:

@@ -1,4 +1,4 @@
-"""Forests of random patches, sparse mixtures and single features, which are searched."""
+"""Forests whose splits are random patches, sparse combinations or single features."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class ManifoldMethod(GrowingMethod):
     """Trains forests of directions that are drawn at random; `settings` are `ManifoldSettings`."""
 
     def prepared(self, data, members, request):
-        """What the samplers ask the rows for is computed once."""
+        """Compute once what the samplers need to know about the rows."""
         if self.settings.projection != "patch":
             data.unit(), data.varying(), data.has_outliers()
         return data, self
@@ -40,7 +40,7 @@ class ManifoldMethod(GrowingMethod):
         return self.settings.projection == "sparse" and self.settings.has_scaled_weights
 
     def sampler(self, data):
-        """The distribution of directions; it holds scratch, so each tree has one of its own."""
+        """The distribution of directions; it holds scratch memory, so each tree has its own."""
         settings, n_features = self.settings, data.X.shape[1]
         if settings.projection == "axis":
             return AxisSampler(n_features)

@@ -1,8 +1,8 @@
-"""What learns: a `Method` trains members of a forest, each a tree, or a bag of trees, by itself.
+"""Methods of training: a `Method` trains the members of a forest, trees or bags, one by one.
 
 `train_members` draws their samples and trains them in parallel. An estimator reads a table, makes
-a method of its parameters, and keeps the forest that the method finishes; trials that choose a
-setting, blends and `refine` do without the estimator.
+a method from its parameters, and keeps the forest that the method finishes. Trials that choose a
+setting, blends and `refine` need no estimator.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ from .threads import FitTasks, TimeLimit, in_parallel
 
 @dataclass(frozen=True)
 class FitRequest:
-    """What one call of `fit` was given beside X and y, and how it is run."""
+    """The arguments of one call of `fit` besides X and y, and how training is run."""
 
     sample_weight: object = None
     groups: object = None  # of samples that are held out together
@@ -47,7 +47,7 @@ class FitRequest:
 
 @dataclass(frozen=True)
 class Task:
-    """What a forest predicts, and the names of its columns."""
+    """The target of a forest, and the names of its columns."""
 
     metadata: dict  # arguments of a `Forest`
     criterion: str  # impurity of the target: "gini", "entropy" or "squared_error"
@@ -55,7 +55,7 @@ class Task:
     feature_names: object = None
 
     def forest(self, arrays, data, **metadata):
-        """A Forest of this task, of members that were trained on a TrainingSet."""
+        """A Forest for this task, from the arrays of members trained on a TrainingSet."""
         metadata = self.metadata | metadata
         if not self.n_classes and metadata.get("aggregate", "mean") == "mean":
             arrays = arrays | {"value": within_targets(arrays["value"], data)}
@@ -70,13 +70,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which rows a member is trained on, and with which weights.
+    """Draws the rows and weights that a member is trained on.
 
     Parameters
     ----------
     bootstrap : bool
     max_samples : int, float or None
-        As the parameter of estimators.
+        The parameter of estimators.
     balanced : tuple of int
         Numbers of classes of the outputs that are balanced in every sample.
     """
@@ -101,7 +101,7 @@ class Sampling:
 
 @dataclass
 class Trained:
-    """Members that were trained, one Forest for each, and what training recorded of them."""
+    """Trained members, one Forest for each, and the records of their training."""
 
     forests: list
     records: list
@@ -141,13 +141,13 @@ class Method(ABC):
 
     @abstractmethod
     def train(self, sample, seed, control):
-        """Train one member on its sample: a Forest, and a dict of what training recorded.
+        """Train one member on its sample; return a Forest and a dict of records.
 
-        `control` is a `Control`: where ``control.stop[0]`` is not 0, the result is dropped.
+        `control` is a `Control`; if ``control.stop[0]`` is not 0, the result is dropped.
         """
 
     def finish(self, trained, before=None):
-        """The forest of trained members, behind those of the forest `before`."""
+        """The forest of trained members, after the members of the forest `before`."""
         return self.joined(trained.forests, before, consume=True)
 
     def joined(self, forests, before=None, consume=False):
@@ -156,15 +156,15 @@ class Method(ABC):
         return whole if before is None else joined([before, whole])
 
     def keeps_folds(self, n_folds):
-        """Are members that leave folds out those that are trained in any case?"""
+        """Are members that leave out folds also the final members?"""
         return False
 
 
 def train_members(method, data, members, seed, request):
     """Train the members with the given numbers, in parallel: `Trained`.
 
-    `data` is the TrainingSet that they sample, and `seed` that of the estimator. With a time
-    limit, those are trained that end in time; NotInTime if none does.
+    `data` is the TrainingSet that they sample, and `seed` is the seed of the estimator. With a
+    time limit, only members that end in time are trained; NotInTime if none does.
     """
     data, prepared = method.prepared(data, members, request)
     limit, tasks, name = request.limit, request.tasks, request.name
@@ -240,14 +240,14 @@ def mean_response(forest, data, is_predicted):
         ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
     with np.errstate(invalid="ignore"):
         mean = total / n_predicting[:, None]
-    # By rounding, the mean of equal numbers may be another one.
+    # Because of rounding, the mean of equal numbers may differ from them.
     if ends:
         mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
     return mean, n_predicting
 
 
 def balancing_factor(codes, weight, n_classes):
-    """Factor for each class that gives every class present the same weight."""
+    """Factor for each class that gives all classes that occur the same weight."""
     per_class = np.bincount(codes, weights=weight, minlength=n_classes)
     present = per_class > 0
     factor = np.zeros(n_classes)

@@ -1,14 +1,14 @@
-"""Parameters of an estimator that are an object, with parameters of its own."""
+"""Objects with parameters of their own, as parameters of an estimator."""
 
 from sklearn.base import BaseEstimator
 
 
 class ParameterObject(BaseEstimator):
-    """Base of such objects; not for direct use.
+    """Base class of these objects; not for direct use.
 
-    ``estimator.set_params(name__parameter=value)`` sets their parameters. They are equal where
-    their parameters are. `fit` of an estimator calls `_validate_params`. Instances of
-    public classes are saved with an estimator.
+    ``estimator.set_params(name__parameter=value)`` sets their parameters. They are equal if their
+    parameters are equal. `fit` of an estimator calls `_validate_params`. Instances of public
+    classes are saved with an estimator.
     """
 
     def __eq__(self, other):

@@ -14,7 +14,7 @@ UNITS = "tree", "epoch"  # of the progress: what is trained, and parts of a sing
 
 @dataclass
 class Part:
-    """How far the training of a member has come."""
+    """Progress in the training of a member."""
 
     n_done: int
     total: int
@@ -24,7 +24,7 @@ class Part:
 
 
 class Progress:
-    """Shows how many of `total` trees are trained, with tqdm where it is installed.
+    """Shows how many of `total` trees are trained, with tqdm if it is installed.
 
     `verbose` 0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
     `units` are the names of a tree and of an epoch. Epochs are counted, over all trees, from the
@@ -62,8 +62,8 @@ class Progress:
     def report_epochs(self, n_done, n_epochs, member=0, *, loss=None, best=None, label=""):
         """Show that `n_done` of `n_epochs` epochs of a member are done; see `Control`.
 
-        Where the only member is trained again, perhaps with other epochs, it has another bar,
-        which has the name `label`.
+        If the only member is trained again, perhaps for a different number of epochs, it has
+        another bar, with the name `label`.
         """
         if not self.verbose:
             return
@@ -111,7 +111,7 @@ class Progress:
         self.update(sum(part.n_done for part in parts))
 
     def _losses(self):
-        """Last and least loss of held-out rows, the mean over the members, as text."""
+        """Latest and lowest loss of held-out rows, averaged over members, as text."""
         parts = [part for part in self.parts.values() if part.loss is not None]
         if not parts:
             return {}
@@ -143,14 +143,14 @@ class Progress:
                 self._show_early_end()
 
     def close(self):
-        """End the bar, also where training has been interrupted."""
+        """End the bar, even if training has been interrupted."""
         if self.bar is not None:
             self.bar.refresh()
             self.bar.close()
 
 
 class Steps:
-    """Lines about steps: which of `total` has begun, how long it took, and the time left.
+    """Prints lines about steps: the step that begins, how long it took, and the time left.
 
     With `verbose` above 1, progress of the step itself follows, so its end has another line.
     """
@@ -169,7 +169,7 @@ class Steps:
             print(f"{self.name}: {self.step} ...", end=end, flush=True)
 
     def end(self, note=""):
-        """Say how long the step took, or a `note`, and how long the others will take."""
+        """Say how long the step took, or a `note`, and how long the remaining steps will take."""
         seconds = time.perf_counter() - self.start
         self.seconds += seconds
         text = note or _seconds(seconds)

@@ -1,7 +1,7 @@
-"""Training in threads or processes: how it is ended early, and how it shows its progress.
+"""Training in threads or processes, with time limits, callbacks and progress.
 
 Threads are the default. A `joblib.parallel_config` context can name a backend of processes, such
-as those of dask and ray; then what is trained on is sent to every process once, and trees return.
+as dask or ray. The training data are then sent once to every process, which returns trees.
 """
 
 import threading
@@ -39,14 +39,14 @@ BLOCKS_PER_THREAD = 4
 
 
 class Control:
-    """How the training of trees is ended early, and how it reports its progress.
+    """Ends the training of trees early, and reports its progress.
 
-    `stop`, uint8 of shape (1,), is read by kernels: training ends early where it is not 0, and its
+    `stop`, uint8 of shape (1,), is read by kernels: if it is not 0, training ends early and its
     result is dropped. `report` is called with the number of epochs done and the number of all
-    epochs; the keyword `loss` is that of held-out rows. Training that is stopped early calls it
-    once more, with the number of epochs done as both numbers and that of the best one as `best`.
-    It is None where nobody wants to know: without `verbose`, and where trees are counted instead.
-    `limit` is a `TimeLimit` at which training ends with the best model so far; None: no limit.
+    epochs; the keyword `loss` is the loss of held-out rows. Training that is stopped early calls
+    it once more, with the number of epochs done as both numbers and the best epoch as `best`. It
+    is None if progress is not shown, or if trees are counted instead. `limit` is a `TimeLimit` at
+    which training ends with the best model so far; None: no limit.
     """
 
     def __init__(self, report=None, stop=None, limit=None):
@@ -58,7 +58,7 @@ class Control:
         return self.limit is not None and not self.limit.left()
 
     def labelled(self, label):
-        """The same, for training of another kind, which the progress names."""
+        """A copy for another kind of training, which the progress names."""
         report = None if self.report is None else partial(self.report, label=label)
         return Control(report, self.stop, self.limit)
 
@@ -68,11 +68,11 @@ class NotInTime(TimeoutError):
 
 
 class TimeLimit:
-    """When training ends: at a time of `time.perf_counter`, but not before `at_least` results.
+    """The end of training: a time of `time.perf_counter`, but not before `at_least` results.
 
-    `seconds` are those that the user gave, with which a warning says what was left out; None: no
-    warning. With `keeps_parts`, members end by themselves, with the best model so far, and only
-    those begin that will probably end in time; without, incomplete members are dropped.
+    `seconds` is the limit set by the user; a warning then says what was left out; None: no
+    warning. With `keeps_parts`, members end by themselves with the best model so far, and only
+    members that will probably end in time begin. Otherwise, incomplete members are dropped.
     """
 
     def __init__(self, deadline, at_least=0, seconds=None, keeps_parts=False):
@@ -103,10 +103,10 @@ class TimeLimit:
         return other
 
     def report(self, n_trained, n_wanted, unit, records):
-        """What training has done within the limit, in words; "" if that is all, or not to be said.
+        """A text on what was trained in time; "" if that is all, or not to be reported.
 
-        Members that were cut short have, in their records, the number of their parts that are
-        done, that of all, and the name of one.
+        The records of members that were cut short have the number of parts done, the number of all
+        parts, and the name of a part.
         """
         cut = [record["ended"] for record in records if "ended" in record]
         self.is_cut |= bool(cut)
@@ -120,7 +120,7 @@ class TimeLimit:
         return f"time_limit={self.seconds:.3g}: {', '.join(done)}"
 
     def check(self, seconds):
-        """Raise NotInTime if too little of what takes so many seconds would be trained."""
+        """Raise NotInTime if too little of a training of so many seconds would be done."""
         if self.least * seconds > self.left():
             raise NotInTime(f"there is no time for {seconds:.3g} seconds of training")
 
@@ -129,12 +129,12 @@ class TimeLimit:
         return TimeLimit(time.perf_counter() + share * self.left(), at_least)
 
     def left(self):
-        """Seconds that are left; not negative."""
+        """Seconds that are left, at least 0."""
         return max(0.0, self.deadline - time.perf_counter())
 
     @contextmanager
     def applied(self, control, results):
-        """End training, by its `Control`, at the deadline; `results` is the list of those made."""
+        """End training at the deadline, by its `Control`; `results` lists those so far."""
         if self.keeps_parts:
             control.limit = self
             yield
@@ -154,14 +154,15 @@ class TimeLimit:
 
 
 def earlier(one, other):
-    """The limit that ends first, of two that may be None."""
+    """The limit that ends first; both may be None."""
     return min((one, other), key=lambda limit: np.inf if limit is None else limit.deadline)
 
 
 def until_late(function, members, limit):
-    """The function, which returns None for members that would probably not end in time.
+    """Wrap a function to return None for members that would probably not end in time.
 
-    A member needs as long as the longest so far. The first `at_least` members begin in any case.
+    A member is assumed to take as long as the longest so far. The first `at_least` members begin
+    in any case.
     """
     first = set(members[: limit.at_least])
 
@@ -177,12 +178,12 @@ def until_late(function, members, limit):
 
 
 def until_stopped(function):
-    """The function, which returns None if it begins, or ends, after training was ended."""
+    """Wrap a function to return None if it begins, or ends, after the end of training."""
 
     def limited(member, control):
         try:
             result = None if control.stop[0] else function(member, control)
-        except Exception:  # what was cut short need not be valid
+        except Exception:  # results that were cut short need not be valid
             if not control.stop[0]:
                 raise
         return None if control.stop[0] else result
@@ -191,10 +192,10 @@ def until_stopped(function):
 
 
 def configured(function):
-    """The function, with the configuration of scikit-learn of this thread, for other threads.
+    """Wrap a function for other threads, with scikit-learn's configuration of this thread.
 
-    As in `sklearn.utils.parallel`, but without filters of warnings: those of one thread are those
-    of all threads, in which other estimators may be trained.
+    It is like `sklearn.utils.parallel`, but without warning filters: these apply to all threads,
+    and other threads may train other estimators.
     """
     config = get_config()
 
@@ -206,10 +207,10 @@ def configured(function):
 
 
 class FitTasks:
-    """What the callbacks of an estimator, see `set_callbacks` of scikit-learn, are told of `fit`.
+    """The tasks of `fit` that callbacks are told of, see `set_callbacks` of scikit-learn.
 
     The tasks are the trees, or bags, in order; if there is only one, also its epochs or rounds.
-    All of it happens in the thread of `fit`, except for epochs.
+    Everything except epochs happens in the thread of `fit`.
 
     Parameters
     ----------
@@ -217,7 +218,7 @@ class FitTasks:
     context : sklearn.callback.CallbackContext
         Of `fit`.
     rows : dict
-        X, y and metadata, as callbacks take them.
+        X, y and metadata in the form that callbacks take.
     """
 
     def __init__(self, estimator, context, **rows):
@@ -259,7 +260,7 @@ class FitTasks:
 
 
 class SharedFunction:
-    """``function(member, control)`` with all that it refers to, which is sent to a process once.
+    """``function(member, control)`` with everything that it refers to, sent once to a process.
 
     joblib's backend of dask sends an argument to every worker only once if its size is large.
     """
@@ -291,7 +292,7 @@ class SharedFunction:
 
 
 class RayFunction:
-    """A `SharedFunction` in the object store of ray, which has it once on every machine."""
+    """A `SharedFunction` in the object store of ray, stored once on every machine."""
 
     def __init__(self, shared):
         import ray
@@ -299,7 +300,7 @@ class RayFunction:
         self.reference = ray.put(shared)
 
     def call(self, member, limit):
-        """As `SharedFunction.call`."""
+        """See `SharedFunction.call`."""
         import ray
 
         return ray.get(self.reference).call(member, limit)
@@ -317,12 +318,12 @@ def local_threads():
 
 
 def _active_backend():
-    """The backend of joblib: that of the `joblib.parallel_config` context, else threads."""
+    """The backend of the `joblib.parallel_config` context, or threads if there is none."""
     return get_active_backend(prefer="threads")[0]
 
 
 def _has(backend, name):
-    """Does a backend of joblib support what has this name?"""
+    """Does a backend of joblib support the feature of this name?"""
     return getattr(backend, f"supports_{name}", False)
 
 

@@ -1,4 +1,4 @@
-"""Losses: what they are composed of, those with names, and those of the user."""
+"""Losses: their parts, the named losses, and losses defined by the user."""
 
 from .parameters import HuberLoss, TweedieLoss
 from .registry import (

@@ -1,4 +1,4 @@
-"""Calibrations: what is added to the predictions of boosting after training."""
+"""Calibrations, which are added to the predictions of boosting after training."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from .scales import log_ratio, weighted_quantile
 
-# Of quantiles: the part of a shift that is left out with very many bags, and the part that is in
-# proportion to the width between quantiles (`python -m benchmarks.measure.quantiles boosting`).
+# For quantiles: the share of a shift that is left out with very many bags, and the share that is
+# proportional to the width between quantiles (`python -m benchmarks.measure.quantiles boosting`).
 LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What is added to raw predictions f: shift + slope * (f[high] - f[low])."""
+    """An addition to raw predictions f: shift + slope * (f[high] - f[low])."""
 
     shift: np.ndarray  # (n_outputs,)
     slope: np.ndarray  # (n_outputs,)
@@ -21,22 +21,22 @@ class Addition:
     high: int = 0
 
     def added(self, raw):
-        """ndarray of shape (..., n_outputs): what is added to raw predictions."""
+        """Return the addition to raw predictions; ndarray of shape (..., n_outputs)."""
         return self.shift + self.slope * (raw[..., self.high] - raw[..., self.low])[..., None]
 
 
 class MeanRatio:
-    """The mean of predictions behind a log link becomes that of the targets."""
+    """Make the mean of predictions with a log link equal to the mean of the targets."""
 
-    # The exponential of a mean is too low, on training rows as well as on others: these serve
-    # where there are no held-out rows, or those of one bag.
+    # The exponential of a mean is too low, on training rows as well as on new rows. Training rows
+    # are therefore used if there are no held-out rows, or only those of one bag.
     takes_training_rows = True
     level = None
 
     def fit(self, parts):
-        """An `Addition`, the logarithm of the ratio of the means.
+        """Return an `Addition`, the logarithm of the ratio of the means.
 
-        `parts` has targets, predictions and weights of rows, for each bag.
+        `parts` has the targets, predictions and weights of rows, for each bag.
         """
         shift = log_ratio(*map(np.concatenate, zip(*parts)))
         return Addition(shift, np.zeros(len(shift)))
@@ -44,7 +44,7 @@ class MeanRatio:
 
 @dataclass(frozen=True)
 class QuantileShift:
-    """New rows lie below predictions with the probability asked for."""
+    """Make new targets lie below predictions with the requested probability."""
 
     level: float | np.ndarray  # of the outputs
     takes_training_rows = False
@@ -52,10 +52,10 @@ class QuantileShift:
     def fit(self, parts):
         """An `Addition`; `parts` are those of `MeanRatio.fit`.
 
-        Of several bags, each part is predicted by one of them, with larger errors than those of
-        their mean: a part of the shift is left out. An output is not moved where that increases
-        its loss, by more than the standard error, on the rows of each bag by what is found on the
-        rows of the others.
+        With several bags, each part is predicted by a single bag, whose errors are larger than
+        those of the mean of all bags, so only a share of the shift is used. For each bag, a shift
+        is also fitted on the rows of the other bags. If that increases the loss of an output by
+        more than its standard error, the output is not shifted.
         """
         factor = 1 - LEFT_OUT * (1 - 1 / len(parts))
         found = self._fitted(parts, factor)

@@ -6,7 +6,7 @@ import numpy as np
 
 from .scales import weighted_quantile
 
-FAR = 3.0  # sizes of residuals that a leaf may add, see `QuantileLeaves`
+FAR = 3.0  # limit of leaf values, in sizes of residuals, see `QuantileLeaves`
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class QuantileLeaves:
         """The constant that is added to the raw prediction of some rows, (n_outputs,).
 
         `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction, and
-        `size` the `robust_size` of the residuals of all rows. Most rows of a small leaf may be
-        outliers, which splits even look for: beyond `FAR` sizes, the value is only as far as half
-        of the rows on its near side are.
+        `size` is the `robust_size` of the residuals of all rows. Most rows of a small leaf may be
+        outliers, since splits tend to separate outliers. A value beyond `FAR` sizes is therefore
+        limited: it goes only as far as the median of the rows on its near side.
         """
-        # Between it and the quantile two rows nearer to the median, as little as possible: an
-        # outlier or two must not be the quantile of a small leaf.
+        # Take the smallest value between the quantile and the quantile that is two rows nearer to
+        # the median: one or two outliers must not determine the value of a small leaf.
         level = np.asarray(self.level)
         nearer = np.maximum(np.abs(level - 0.5) - 2 * weight.max() / weight.sum(), 0.0)
         levels = level, 0.5 + np.sign(level - 0.5) * nearer

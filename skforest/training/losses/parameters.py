@@ -26,7 +26,7 @@ class LossParameters(ParameterObject):
 
 
 class HuberLoss(LossParameters):
-    """The Huber loss: the squared error of small residuals, and linear in large ones.
+    """The Huber loss, which is squared for small residuals and linear for large ones.
 
     `ObliqueBoostingRegressor` and `RandomHingeForestRegressor` take it as `loss`;
     ``loss="huber"`` is ``loss=HuberLoss()``.
@@ -34,18 +34,18 @@ class HuberLoss(LossParameters):
     Parameters
     ----------
     delta : float, default=1.35
-        Absolute residual, more than 0, above which the loss grows linearly, in units of three
-        median absolute residuals of the training rows, about two standard deviations where there
-        are no outliers; they are estimated again and again while residuals become smaller.
+        Absolute residual above which the loss grows linearly, greater than 0. Its unit is three
+        times the median absolute residual of the training rows, which is about two standard
+        deviations if there are no outliers; the unit is updated while residuals become smaller.
 
     See Also
     --------
-    TweedieLoss : For targets of 0 or more.
+    TweedieLoss : For targets of at least 0.
     Loss : A loss of your own.
 
     Examples
     --------
-    Every tenth target is wrong; the smaller `delta` is, the less that matters:
+    Every tenth target is wrong. The smaller `delta`, the less this matters:
 
     >>> from sklearn.datasets import make_friedman1
     >>> from skforest import HuberLoss, ObliqueBoostingRegressor
@@ -67,7 +67,7 @@ class HuberLoss(LossParameters):
 
 
 class TweedieLoss(LossParameters):
-    """Half of the Tweedie deviance, for targets of 0 or more, some of which are 0.
+    """Half of the Tweedie deviance, for targets of at least 0, some of them exactly 0.
 
     `ObliqueBoostingRegressor` takes it as `loss`; ``loss="tweedie"`` is ``loss=TweedieLoss()``.
     Trees add up to the logarithm of the mean.
@@ -75,8 +75,8 @@ class TweedieLoss(LossParameters):
     Parameters
     ----------
     power : float, default=1.5
-        Power of the mean to which the variance is proportional, in (1, 2). Near 1, the loss is
-        nearly that of counts, "poisson"; near 2, nearly "gamma".
+        The variance is proportional to this power of the mean, in (1, 2). Near 1, the loss is
+        close to "poisson", for counts; near 2, it is close to "gamma".
 
     See Also
     --------
@@ -85,8 +85,8 @@ class TweedieLoss(LossParameters):
 
     Examples
     --------
-    Costs of customers, a third of whom have none. Their means are 0.7, 2 and 5.4 where the first
-    feature is -1, 0 and 1:
+    Costs of customers, a third of whom cause no costs. The true means are 0.7, 2 and 5.4 if the
+    first feature is -1, 0 and 1:
 
     >>> import numpy as np
     >>> from skforest import ObliqueBoostingRegressor, TweedieLoss

@@ -1,8 +1,8 @@
-"""Losses with names: the only file that knows them.
+"""The named losses, which no other file knows.
 
-To add one, write a function that composes it of its parts, and its derivatives in
-`_kernels/base/loss.pyx`. A parameter of the function is one of a class that derives from
-`LossParameters`, or of the estimators that pass it to `make_loss`.
+To add a loss, write a function that composes the loss from its parts, and write its derivatives in
+`_kernels/base/loss.pyx`. A parameter of the function comes from a class that derives from
+`LossParameters`, or from the estimators, which pass it to `make_loss`.
 """
 
 from functools import partial
@@ -42,7 +42,7 @@ def huber(n_outputs, delta=1.35):
 
 
 def quantile(n_outputs, quantile=0.5):
-    """The pinball loss, which the conditional quantile minimises; of several, their sum."""
+    """The pinball loss, which the conditional quantile minimises; or a sum of such losses."""
     has_several = np.ndim(quantile) > 0
     level = np.array(quantile, dtype=np.float64) if has_several else float(quantile)
     return TrainingLoss(
@@ -66,7 +66,7 @@ def gamma(n_outputs):
 
 
 def tweedie(n_outputs, power=1.5):
-    """Half of the Tweedie deviance, for targets of 0 or more, some of them 0."""
+    """Half of the Tweedie deviance, for targets of at least 0, some of them exactly 0."""
     kernel = partial(kernels.TweedieKernel, parameter=float(power))
     return _of_log_mean(n_outputs, kernel, RatioScale("tweedie"))
 
@@ -80,7 +80,7 @@ def _of_log_mean(n_outputs, kernel, scale, hinge_rate=None):
 def log_loss(n_outputs, label_smoothing=0.0, boosting=False):
     """The negative log-likelihood of class numbers, after a softmax.
 
-    Boosting starts from the shares of the classes. Two classes have one raw prediction there.
+    Boosting starts from the class frequencies, and has one raw prediction for two classes.
     """
     kernel = partial(kernels.LogLossKernel, smoothing=float(label_smoothing))
     if boosting and n_outputs == 2:
@@ -104,7 +104,7 @@ LOSSES = {
 
 
 def loss_names(offer, of_labels=False):
-    """Names of the losses, of labels or of real targets, that offer "for_boosting", say."""
+    """Names of the losses, for labels or numbers, with a property such as "for_boosting"."""
     losses = {name: make(1) for name, make in LOSSES.items()}
     return {
         name
@@ -119,14 +119,15 @@ def loss_types(names):
 
 
 def takes(loss, parameter):
-    """Has a loss, as it is a parameter of an estimator, a parameter of this name?"""
+    """Does the loss that is passed to an estimator have a parameter of this name?"""
     return isinstance(loss, str) and parameter in signature(LOSSES[loss]).parameters
 
 
 def make_loss(loss, n_outputs, *, in_units=False, **parameters):
-    """The `TrainingLoss` of real targets for the parameter `loss` of a regressor.
+    """The `TrainingLoss` for the parameter `loss` of a regressor.
 
-    `parameters` are those that the estimator has for its losses; for `in_units` see `user_loss`.
+    `parameters` are parameters of the estimator that its losses use; for `in_units`, see
+    `user_loss`.
     """
     if isinstance(loss, Loss):
         return user_loss(loss, n_outputs, in_units=in_units)

@@ -1,4 +1,4 @@
-"""Losses that a user defines, and how training takes them."""
+"""Losses defined by the user, and their use in training."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,24 +11,24 @@ from .training_loss import TrainingLoss
 
 
 class Loss:
-    """A loss of your own; derive a class from it.
+    """Base class of losses that you define yourself.
 
-    Oblique boosting, random hinge forests, CO2 forests and non-greedy trees take an instance as
-    `loss`. Its methods get targets `y` and raw predictions `raw`, both of shape
-    (n_rows, n_outputs), float64, and y in its own units. `gradient_hessian` and `loss` are
-    required. Predictions are ``inverse_link(raw)``. Of boosted and hinge forests, raw predictions
-    of several bags are averaged before; of CO2 forests and non-greedy trees, predictions of the
-    trees are.
+    Derive a class from it, and pass an instance as `loss` to oblique boosting, random hinge
+    forests, CO2 forests or non-greedy trees. The methods get targets `y` and raw predictions
+    `raw`, both of shape (n_rows, n_outputs), float64; y has its original units. You must define
+    `loss` and `gradient_hessian`. Predictions are ``inverse_link(raw)``. Boosted and hinge forests
+    average the raw predictions of several bags before the link; CO2 forests average the
+    predictions of their trees after it.
 
-    In classification, y are the columns of one-hot labels, and predictions are the softmax of raw
-    predictions, whatever `inverse_link` is.
+    In classification, the columns of y are one-hot labels, and predictions are the softmax of raw
+    predictions; `inverse_link` is not used.
 
-    Hinge forests use the first derivatives only. Regressors are trained in units of the deviation
-    of y, or of 1 where `inverse_link` is overridden; rows are drawn in proportion to their
-    weights.
+    Hinge forests use only the first derivatives. Their regressors are trained in units of the
+    standard deviation of y, or in the units of y if `inverse_link` is overridden; rows are drawn
+    in proportion to their weights.
 
-    Methods may be called from several threads, and must not change their arguments. `save` refuses
-    estimators with such a loss; pickle them.
+    Several threads may call the methods at once, and the methods must not change their arguments.
+    `skforest.save` refuses estimators with such a loss; use pickle for them.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Loss:
     """
 
     def loss(self, y, raw):
-        """Losses of the rows, without their weights.
+        """Loss of each row, without its weight.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Loss:
         Returns
         -------
         loss : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-            Of several columns, the loss is the sum.
+            If there are several columns, they are added.
         """
         raise NotImplementedError
 
@@ -71,12 +71,12 @@ class Loss:
         Returns
         -------
         gradient, hessian : ndarray of shape (n_rows, n_outputs)
-            Finite; the second one is not negative, and may be an approximation.
+            Finite numbers. `hessian` must be at least 0, and may be an approximation.
         """
         raise NotImplementedError
 
     def initial(self, y, weight):
-        """The constant raw prediction that training starts from; by default the mean of y.
+        """The constant raw prediction that training starts from; by default, the mean of y.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class Loss:
         return np.average(y, axis=0, weights=weight)
 
     def inverse_link(self, raw):
-        """Predictions from raw predictions; by default these themselves.
+        """Predictions from raw predictions; by default, they are the same.
 
         Parameters
         ----------
@@ -108,12 +108,12 @@ class Loss:
 
 
 def user_loss(given, n_outputs, *, in_units=False, is_one_hot=False):
-    """A `Loss` as training takes it.
+    """The `TrainingLoss` of a `Loss`.
 
     `in_units`: regressors train in units of the deviation of the target. `is_one_hot`: targets are
     class numbers, which the loss gets one-hot encoded, and predictions are a softmax.
     """
-    # Behind a link, the deviation of y says nothing about that of raw predictions.
+    # With a link, the deviation of y says nothing about the deviation of raw predictions.
     has_unit = in_units and not (is_one_hot or given._has_link)
     scale = UserScale(UserKernel(given, n_outputs), is_one_hot, has_unit)
     link = "softmax" if is_one_hot else "identity"
@@ -151,7 +151,7 @@ class UserScale(TargetScale):
         return self._encoded(target)
 
     def start(self, baseline):
-        """The baseline: the methods of the user get raw predictions as they are."""
+        """The baseline, since the methods of the user get raw predictions unchanged."""
         return baseline
 
     def _encoded(self, y):
@@ -161,7 +161,7 @@ class UserScale(TargetScale):
 class UserKernel(CallbackKernel):
     """The methods of a `Loss` as a kernel of raw predictions baseline + unit * f.
 
-    What they return is checked. In boosting, f are the raw predictions themselves.
+    Returned arrays are checked. In boosting, f are the raw predictions themselves.
     """
 
     baseline, unit = 0.0, 1.0
@@ -204,7 +204,7 @@ class UserKernel(CallbackKernel):
         return found if found.ndim == 1 else found.sum(axis=1)
 
     def derivatives(self, raw, y):
-        """First and second derivatives by raw predictions; the second ones are not negative."""
+        """First and second derivatives with respect to raw predictions, both checked."""
         slope, curve = self._both(raw, y)
         if curve.min(initial=0) < 0:
             raise ValueError(
@@ -214,7 +214,7 @@ class UserKernel(CallbackKernel):
         return slope, curve
 
     def predictions(self, raw):
-        """Predictions from raw predictions of real targets."""
+        """Predictions from raw predictions in regression."""
         return self._checked(self.given.inverse_link(raw), "inverse_link", raw.shape)
 
     def _both(self, raw, y):
@@ -224,7 +224,7 @@ class UserKernel(CallbackKernel):
         return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
 
     def _checked(self, found, method, shape):
-        """What a method returned, as float64; ValueError for another shape or infinite numbers."""
+        """The result of a method as float64; ValueError for a wrong shape or infinite numbers."""
         found = np.asarray(found, dtype=np.float64)
         if found.shape != shape:
             raise ValueError(
