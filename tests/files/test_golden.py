@@ -10,7 +10,7 @@ import pytest
 import skforest
 from skforest.forest import storage
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "golden"
 
 
 def script(name):

@@ -35,7 +35,7 @@ from skforest import (
     to_dict,
 )
 
-SCHEMA = Path(__file__).parents[1] / "docs" / "forest.schema.json"
+SCHEMA = Path(__file__).parents[2] / "docs" / "forest.schema.json"
 N = 200
 
 

@@ -639,7 +639,7 @@ def test_randomly_damaged_files_are_refused_or_harmless(seed, n, tmp_path):
 
 # ------------------------------------------------------------------- damaged files of estimators
 
-SAVED = sorted((Path(__file__).parent / "golden" / "models").glob("*.npz"))
+SAVED = sorted((Path(__file__).parents[1] / "golden" / "models").glob("*.npz"))
 STRANGE = [
     None, True, -1, 0, 1, 2, 7, 2**31, 2**63, 10**400, -0.5, 1e308, float("nan"), float("inf"),
     "", "x", "float16", "mean", [], {}, [[]], {"tuple": []}, {"items": [[0, 1]]},

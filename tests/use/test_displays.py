@@ -32,7 +32,7 @@ from skforest import (
     TrainingCurveDisplay,
 )
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 IRIS = load_iris(return_X_y=True, as_frame=True)
 
 
