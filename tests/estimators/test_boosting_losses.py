@@ -1,16 +1,15 @@
-"""Losses of oblique boosting: derivatives, losses of the user, quantiles, divergence."""
+"""Losses of oblique boosting: derivatives, outliers, parameters, divergence."""
 
 import pickle
 
 import numpy as np
 import pytest
-from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError, bag_of, quick_hinge, training_rows
+from makers import bag_of, quick_hinge, training_rows
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import d2_pinball_score
 from sklearn.model_selection import GridSearchCV
 
 import skforest
@@ -22,14 +21,10 @@ from skforest import (
     TweedieLoss,
     save,
 )
-from skforest.training import boosting as training_module
 from skforest.training.early_stopping import balanced_folds
-from skforest.training.losses import loss_names, make_loss, user
-from skforest.training.losses.calibration import QuantileShift
-from skforest.training.losses.leaves import QuantileLeaves
+from skforest.training.losses import loss_names, make_loss
 
 LOSSES = sorted(loss_names("for_boosting"))
-
 
 # ----------------------------------------------------------------------- derivatives and estimates
 
@@ -249,237 +244,6 @@ def test_means_of_predictions_are_those_of_targets(loss, n_bags):
         assert np.concatenate(members).mean() == pytest.approx(y[:1000].mean(), rel=1e-6)
 
 
-@pytest.mark.parametrize("n_bags", [1, 3])
-@pytest.mark.parametrize("levels", [0.9, [0.9, 0.1]])
-def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, 3))
-    y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=2000)
-    seen = []
-
-    def recorded(forest, calibration):
-        seen.append((forest, calibration))
-        return calibrated(forest, calibration)
-
-    calibrated = training_module.calibrated
-    monkeypatch.setattr(training_module, "calibrated", recorded)
-    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_bags=n_bags)
-    model.set_params(n_estimators=50, n_directions=4, n_iter_no_change=9).fit(X[:300], y[:300])
-    ((plain, calibration),) = seen
-    before, after = plain.response(X[300:]), model.forest_.response(X[300:])
-    np.testing.assert_allclose(after, before + calibration.added(before), atol=1e-5)
-    if n_bags > 1:
-        data = training_rows(model, X[:300], y[:300])
-        fold = balanced_folds(data.y[:, 0], 3, model._seed)
-        members = [plain[slice(*plain.bag_start[bag : bag + 2])] for bag in range(3)]
-        of_bag = [(data.y[fold == b], m.response_mapped(data.X[fold == b]), data.weight[fold == b])
-                  for b, m in enumerate(members)]  # fmt: skip
-        expected = model._make_loss().calibration.fit(of_bag)
-        np.testing.assert_array_equal(calibration.shift, expected.shift)
-        np.testing.assert_array_equal(calibration.slope, expected.slope)
-    below, plain_below = ((y[300:, None] <= f).mean(axis=0) for f in (after, before))
-    aims = np.atleast_1d(levels)
-    if n_bags == 3:  # a single bag is calibrated on 60 rows
-        assert (np.abs(below - aims) < 0.05).all()
-        assert (np.abs(below - aims) < np.abs(plain_below - aims)).all()
-
-
-def test_shifts_of_quantiles_are_quantiles_of_residuals():
-    rng = np.random.default_rng(0)
-    calibration = QuantileShift(0.9)
-    parts = [(rng.normal(size=(99, 1)), np.zeros((99, 1)), np.ones(99)) for _ in range(5)]
-    found = calibration.fit(parts[:1])
-    below = (parts[0][0] < found.shift).sum()
-    assert below == 90 or below == 89
-    assert not found.slope.any()
-    # The mean of several bags has smaller errors than each of them.
-    whole = calibration.fit([tuple(map(np.concatenate, zip(*parts)))])
-    np.testing.assert_allclose(calibration.fit(parts).shift, (1 - 0.3 * 0.8) * whole.shift)
-    # What the other bags suggest must not increase the loss of the rows of a bag.
-    other = [(sign * np.full((50, 1), 5.0), np.zeros((50, 1)), np.ones(50)) for sign in (1, -1)]
-    for factor in (1, 1e-6):  # of all weights, which has no effect
-        weighted = [(y, response, factor * weight) for y, response, weight in other]
-        assert calibration.fit(weighted).shift == 0
-
-
-def test_two_outliers_are_not_the_quantile_of_a_small_leaf():
-    residual = np.append(np.arange(1.0, 9.0), [1e3, 1e3])[:, None]
-    options = np.ones(10), None, np.array([100.0])
-    for level in (0.9, 0.1):
-        sign = np.sign(level - 0.5)
-        value = QuantileLeaves(level).value(sign * residual, *options)
-        np.testing.assert_allclose(value, sign * 7.7)  # the level 0.7, at 0.7 * 11 rows
-
-
-def test_shifts_grow_with_the_width_between_quantiles():
-    rng = np.random.default_rng(0)
-    scale = rng.uniform(0.1, 3, size=(2000, 1))
-    y, aims = scale * rng.normal(size=(2000, 1)), 1.28 * scale * [1, -1]
-    calibration = QuantileShift(np.array([0.9, 0.1]))
-    parts = [(y[own], aims[own] / 2, np.ones(1000)) for own in (slice(1000), slice(1000, None))]
-    found = calibration.fit(parts)
-    moved = aims / 2 + found.added(aims / 2)
-    plain = calibration._pinball(y - aims / 2 - (aims / 2).mean(axis=0)).mean()
-    assert calibration._pinball(y - moved).mean() < plain
-    assert found.slope[0] > 0 > found.slope[1] and found.shift[0] > 0 > found.shift[1]
-
-
-# ------------------------------------------------------------------------------ losses of the user
-
-
-class OwnLogCosh(skforest.Loss):
-    def loss(self, y, raw):
-        return (np.logaddexp(raw - y, y - raw) - np.log(2)).sum(axis=1)
-
-    def gradient_hessian(self, y, raw):
-        slope = np.tanh(raw - y)
-        return slope, 1 - slope**2
-
-    def initial(self, y, weight):
-        return np.median(y, axis=0)
-
-
-@pytest.mark.parametrize("n_outputs", [1, 2])
-def test_a_loss_of_the_user_is_the_built_in_one(n_outputs):
-    X, y = rows_of(ObliqueBoostingRegressor)
-    y = y if n_outputs == 1 else np.stack([y, X[:, 0] - X[:, 1]], axis=1)
-    weight = np.random.default_rng(0).integers(0, 3, len(y))
-    options = {"linear_leaves": False, "linear_start": None}
-    plain = quick(ObliqueBoostingRegressor, **options).fit(X, y, weight)
-    model = quick(ObliqueBoostingRegressor, loss=OwnSquaredError()).fit(X, y, weight)
-    scale = np.std(y, axis=0)
-    if n_outputs == 1:  # with several, the units of the outputs differ
-        np.testing.assert_allclose(model.predict(X) / scale, plain.predict(X) / scale, atol=1e-5)
-        assert model.n_iter_ == plain.n_iter_
-    assert model.score(X, y) > 0.5
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-
-
-def test_a_loss_for_each_output_counts_as_the_sum():
-    y, raw = np.random.default_rng(0).normal(size=(2, 5, 3))
-    kernel = user.UserKernel(OwnSquaredError(), 3)
-    np.testing.assert_allclose(kernel.evaluate(raw, y)[0], np.square(raw - y).sum(axis=1) / 2)
-
-
-class OwnLogLoss(OwnCrossEntropy):
-    """It starts from the shares of the classes, as boosting does."""
-
-    def initial(self, y, weight):
-        return np.log(np.average(y, axis=0, weights=weight))
-
-
-@pytest.mark.parametrize("n_bags", [1, 3])
-def test_a_loss_of_the_user_of_labels_is_the_built_in_one(n_bags):
-    X, y = rows_of(ObliqueBoostingClassifier)
-    labels = np.array(["a", "b", "c"])[y]
-    options = {"n_bags": n_bags, "class_weight": {"a": 2, "b": 1, "c": 1}, "early_stopping": True}
-    weight = np.random.default_rng(0).integers(0, 3, len(y))
-    plain = quick(ObliqueBoostingClassifier, **options).fit(X, labels, weight)
-    model = quick(ObliqueBoostingClassifier, loss=OwnLogLoss(), **options).fit(X, labels, weight)
-    assert model.n_iter_ == plain.n_iter_
-    expected = plain.predict_proba(X)
-    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-4)
-    np.testing.assert_allclose(model.decision_function(X), np.log(expected), atol=1e-2)
-    *_, last = model.staged_predict_proba(X)
-    np.testing.assert_array_equal(last, model.predict_proba(X))
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-
-
-@pytest.mark.parametrize("n_classes", [1, 2])
-def test_one_and_two_classes_with_a_loss_of_the_user(n_classes):
-    """Two classes have two raw predictions then."""
-    X = np.random.default_rng(0).normal(size=(150, 3))
-    y = (X[:, 0] > 0) * (n_classes - 1)
-    given = {"X_val": X[100:], "y_val": y[100:]}
-    model = quick(ObliqueBoostingClassifier, loss=OwnLogLoss(), warm_start=True, n_estimators=9)
-    model.fit(X[:100], y[:100], **given).set_params(n_estimators=12).fit(X[:100], y[:100], **given)
-    assert model.score(X, y) > 0.9
-    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1, rtol=1e-6)
-    with pytest.raises(ValueError, match="takes one output, y has several"):
-        clone(model).fit(X, np.column_stack([y, y]))
-    if n_classes == 2:
-        with pytest.raises(ValueError, match="monotonic_cst=.*no `Loss` of your own"):
-            clone(model).set_params(monotonic_cst=[1, 0, 0]).fit(X, y)
-
-
-def test_losses_of_the_user_train(tmp_path):
-    X, y = rows_of(ObliqueBoostingRegressor)
-    model = quick(ObliqueBoostingRegressor, loss=OwnLogCosh(), n_jobs=2).fit(X, y)
-    assert model.score(X, y) > 0.5
-    assert all(curve[0] > curve[-1] for curve in model.loss_curve_)
-    *_, last = model.staged_predict(X)
-    np.testing.assert_array_equal(last, model.predict(X))
-    with pytest.raises(TypeError, match="loss is a OwnLogCosh, which cannot be saved"):
-        save(model, tmp_path / "model")
-    counts = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
-    # Penalties differ, as "poisson" divides targets by their mean.
-    options = {"n_bags": 1, "early_stopping": False, "l2_regularization": 0.0}
-    own = quick(ObliqueBoostingRegressor, loss=OwnPoisson(), **options).fit(X, counts)
-    plain = quick(ObliqueBoostingRegressor, loss="poisson", **options).fit(X, counts)
-    ratio = own.predict(X) / plain.predict(X)  # constant: "poisson" is calibrated
-    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
-
-
-def test_links_of_user_losses_are_applied_everywhere_or_refused():
-    """Blends average predictions; exports and explanations of predictions are refused."""
-    X = np.random.default_rng(0).normal(size=(120, 4))
-    y = np.exp(X[:, 0]) + X[:, 1] ** 2
-    model = ObliqueBoostingRegressor(30, loss=OwnPoisson(), n_bags=1, random_state=0)
-    members = [("own", model), ("forest", skforest.ManifoldForestRegressor(5))]
-    blend = skforest.BlendedForestRegressor(members=members, random_state=0).fit(X, y)
-    weighted = sum(
-        blend.weights_[name] * member.predict(X) for name, member in blend.members_.items()
-    )
-    np.testing.assert_allclose(blend.predict(X), weighted, rtol=1e-12)
-    assert blend.weights_["own"] > 0.5
-    rows = X.astype(np.float32)
-    model.fit(rows, y)
-    assert (model.predictor().predict(rows) == model.predict(rows)).all()
-    values = skforest.shapley_values(model, rows[:2], rows[:9])
-    raw = np.log(model.predict(rows[:2]))
-    np.testing.assert_allclose(values.base_values + values.values.sum(1), raw, atol=1e-6)
-    for function in (
-        skforest.to_c,
-        skforest.to_dict,
-        lambda model: skforest.shapley_values(model, rows[:2], units="response"),
-        lambda model: skforest.shapley_values(blend, rows[:2]),
-    ):
-        with pytest.raises((TypeError, ValueError), match="loss|its forest alone"):
-            function(model)
-
-
-@pytest.mark.parametrize(
-    "method, wrong, message",
-    [
-        ("gradient_hessian", lambda y, raw: raw - y, "must return two arrays"),
-        ("gradient_hessian", lambda y, raw: (raw[:, 0], raw[:, 0]), "returned shape"),
-        ("gradient_hessian", lambda y, raw: (raw, raw - np.inf), "infinite"),
-        ("gradient_hessian", lambda y, raw: (raw, -np.ones_like(raw)), "second derivative of -1"),
-        ("loss", lambda y, raw: 0.0, "loss returned shape"),
-        ("initial", lambda y, weight: 0.0, "initial returned shape"),
-    ],
-)
-def test_wrong_results_of_losses_of_the_user(method, wrong, message):
-    X, y = rows_of(ObliqueBoostingRegressor)
-    loss = OwnSquaredError()
-    setattr(loss, method, wrong)
-    with pytest.raises(ValueError, match=f"OwnSquaredError.*{message}"):
-        quick(ObliqueBoostingRegressor, loss=loss).fit(X, y)
-
-
-def test_an_inverse_link_must_keep_the_shape():
-    class Flat(OwnSquaredError):
-        def inverse_link(self, raw):
-            return raw[:, 0]
-
-    X, y = rows_of(ObliqueBoostingRegressor)
-    model = quick(ObliqueBoostingRegressor, loss=Flat()).fit(X, y)
-    with pytest.raises(ValueError, match=r"Flat.inverse_link returned shape \(150,\), expected"):
-        model.predict(X)
-
-
 # ------------------------------------------------------------------------ losses with a parameter
 
 
@@ -515,97 +279,6 @@ def test_a_warm_start_keeps_the_parameter_of_a_loss(tmp_path):
         one.set_params(n_estimators=7, loss__delta=1.0)
         with pytest.raises(ValueError, match=r"loss=HuberLoss\(delta=1.0\), but warm_start=True"):
             one.fit(X, y)
-
-
-# ------------------------------------------------------------------------------- several quantiles
-
-
-def test_several_quantiles():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1200, 2))
-    y = X[:, 0] + np.exp(X[:, 1]) * rng.normal(size=1200)
-    levels = [0.9, 0.1, 0.5]
-    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=60)
-    model.fit(X[:800], y[:800])
-    found = model.predict(X[800:])
-    assert found.shape == (400, 3)
-    assert (found[:, 1] <= found[:, 2]).all() and (found[:, 2] <= found[:, 0]).all()
-    np.testing.assert_allclose((y[800:, None] < found).mean(axis=0), levels, atol=0.12)
-    stages = list(model.staged_predict(X[:9]))
-    np.testing.assert_array_equal(stages[-1], model.predict(X[:9]))
-    weight = rng.integers(0, 3, size=400)
-    expected = [
-        d2_pinball_score(y[800:], column, sample_weight=weight, alpha=level)
-        for column, level in zip(found.T, levels)
-    ]
-    assert model.score(X[800:], y[800:], weight) == pytest.approx(np.mean(expected), abs=1e-12)
-    assert 0.2 < model.score(X[800:], y[800:]) < 1
-    score = model.score(X[800:], y[800:])
-    for changes in ({"quantile": [0.2, 0.8]}, {"quantile": 0.5}, {"loss": "squared_error"}):
-        model.set_params(**changes)  # they matter for the next fit only
-        np.testing.assert_array_equal(model.predict(X[800:]), found)
-        assert model.score(X[800:], y[800:]) == score
-    model.set_params(loss="quantile")
-    one = clone(model).set_params(quantile=[0.9]).fit(X[:800], y[:800])
-    plain = clone(model).set_params(quantile=0.9).fit(X[:800], y[:800])
-    np.testing.assert_array_equal(one.predict(X)[:, 0], plain.predict(X))
-
-
-def test_several_quantiles_in_files_and_of_tables(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    colour = pandas.Categorical(rng.choice(["blue", "green", "red"], size=200))
-    frame = pandas.DataFrame({"x": rng.normal(size=200), "colour": colour})
-    y = frame["x"] + 2 * (colour == "green")
-    for levels in ([0.2, 0.8], (0.2, 0.8), np.array([0.2, 0.8])):
-        model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels).fit(frame, y)
-        skforest.save(model, tmp_path / "model")
-        again = skforest.load(tmp_path / "model")
-        np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
-        assert type(again.quantile) is type(levels)
-        again.set_params(quantile=0.5)
-        np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
-    for damaged in ([0.5], [0.2, "a"], 3):
-        again._quantiles = damaged
-        skforest.save(again, tmp_path / "damaged")
-        with pytest.raises(ValueError, match="is damaged"):
-            skforest.load(tmp_path / "damaged")
-
-
-@pytest.mark.parametrize(
-    "quantile", [[], [0.5, 1.0], [[0.1, 0.9]], ["a"], [0.1, np.nan], {"q": 1}]
-)
-def test_bad_quantiles(quantile):
-    X, y = rows_of(ObliqueBoostingRegressor)
-    with pytest.raises(ValueError, match="quantile="):
-        quick(ObliqueBoostingRegressor, loss="quantile", quantile=quantile).fit(X, y)
-
-
-def test_several_quantiles_take_one_output():
-    X, y = rows_of(ObliqueBoostingRegressor)
-    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=[0.1, 0.9])
-    with pytest.raises(ValueError, match="takes one output, y has 2"):
-        model.fit(X, np.column_stack([y, y]))
-
-
-@pytest.mark.parametrize(
-    "other", [{"loss": "poisson"}, {"loss": "quantile", "quantile": [0.1, 0.9]}]
-)
-def test_bags_of_another_link_or_number_of_outputs_are_not_added(other):
-    X, y = rows_of(ObliqueBoostingRegressor)
-    model = quick(ObliqueBoostingRegressor, n_bags=1, warm_start=True).fit(X, y)
-    before = model.predict(X)
-    with pytest.raises(ValueError, match="loss=.*does not fit the trees that warm_start=True"):
-        model.set_params(n_bags=2, **other).fit(X, y)
-    model.set_params(loss="squared_error")
-    np.testing.assert_array_equal(model.predict(X), before)
-
-
-def test_bags_with_quantiles_are_added_on_other_rows():
-    X, y = rows_of(ObliqueBoostingRegressor)
-    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=0.9, warm_start=True)
-    model.fit(X, y).set_params(n_bags=4).fit(X, y + 1)
-    assert 0.5 < (y < model.predict(X)).mean()
 
 
 # --------------------------------------------------------------------- scales and constant targets

@@ -3,19 +3,13 @@
 What is written is compiled, or run by onnxruntime; tests are skipped where these are missing.
 """
 
-import ctypes
-import doctest
-import inspect
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import small
+from exported import check_onnx, in_c, in_onnx, predicted
 from makers import made, random_forest, whole_table
 from makers import mixed_table as table
 from makers import mixed_target as target
@@ -52,10 +46,8 @@ from skforest import (
     to_c,
     to_onnx,
 )
-from skforest.export import onnx_graph, onnx_projections, onnx_trees
 from skforest.export.model import exported
 
-COMPILER = None if sys.platform == "win32" else shutil.which("cc") or shutil.which("gcc")
 SHAPES = (
     ((3, 4), None, None),
     ((5, 7), (True, True), None),
@@ -69,71 +61,10 @@ SHAPES = (
 )
 
 
-def in_c(source, X, n_outputs, folder, name="predict"):
-    """Predictions of a C source, which is compiled without any warning."""
-    if COMPILER is None:
-        pytest.skip("there is no C compiler")
-    (folder / "model.c").write_text(source, encoding="ascii")
-    options = "-std=c99 -Wall -Wextra -Werror -shared -fPIC".split()
-    command = [COMPILER, *options, "model.c", "-o", "model.so", "-lm"]
-    subprocess.run(command, cwd=folder, check=True)
-    unique = folder / f"model-{os.urandom(8).hex()}.so"  # a library is loaded once by its path
-    (folder / "model.so").rename(unique)
-    function = ctypes.CDLL(str(unique))[name]
-    function.restype = None
-    pointer = ctypes.POINTER(ctypes.c_double)
-    X = np.ascontiguousarray(X, dtype=np.float64)
-    out = np.empty((len(X), n_outputs))
-    for row, result in zip(X, out):
-        function(row.ctypes.data_as(pointer), result.ctypes.data_as(pointer))
-    return out
-
-
-def in_onnx(model, X):
-    """Outputs of a graph by name, or of the graph of an estimator, for a table."""
-    onnx = pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    if not isinstance(model, str | onnx.ModelProto):
-        model = to_onnx(model)
-    if not isinstance(model, str):
-        onnx.checker.check_model(model, full_check=True)
-        model = model.SerializeToString()
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    outputs = [output.name for output in session.get_outputs()]
-    return dict(zip(outputs, session.run(None, feed(session.get_inputs(), X))))
-
-
-def feed(inputs, X):
-    """The columns of a table as a graph takes them."""
-    dtypes = {"tensor(float)": np.float32, "tensor(double)": np.float64}
-    if inputs[0].name == "X":
-        return {"X": np.asarray(X).astype(dtypes[inputs[0].type])}
-    found = {}
-    for one, column in zip(inputs, np.asarray(X, dtype=object).T):
-        if one.type == "tensor(string)":
-            values = [
-                "" if skforest.table.frames.is_missing(v) else str(v) for v in column.tolist()
-            ]
-            column = np.array(values, dtype=object)
-        else:
-            column = column.astype(dtypes[one.type])
-        found[one.name] = column[:, None]
-    return found
-
-
 def codes(model, X):
     """A table as the C function takes it."""
     forest = exported(model).members[0].forest
     return forest.feature_map.coded(X, forest.feature_names)
-
-
-def predicted(model, X):
-    """Probabilities of all outputs side by side, or targets, (n_samples, n_columns)."""
-    found = model.predict_proba(X) if is_classifier(model) else model.predict(X)
-    found = np.concatenate(found, axis=1) if isinstance(found, list) else found
-    return found.reshape(len(found), -1)
 
 
 def check(model, X, folder, tolerance=1e-6):
@@ -143,16 +74,6 @@ def check(model, X, folder, tolerance=1e-6):
     found = in_c(to_c(model), codes(model, X), expected.shape[1], folder)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13 * scale)
     check_onnx(model, X, tolerance)
-
-
-def check_onnx(model, X, tolerance=1e-6):
-    expected = predicted(model, X)
-    scale = max(1, np.abs(expected).max())
-    out = in_onnx(model, X)
-    found = out["probabilities" if is_classifier(model) else "variable"]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
-    if is_classifier(model):
-        np.testing.assert_array_equal(out["label"], model.predict(X))
 
 
 def holed(X, seed=1):
@@ -464,181 +385,6 @@ def test_infinite_values_count_as_the_largest_numbers(friedman, tmp_path):
         np.testing.assert_allclose(in_onnx(model, wide)["variable"], expected, atol=1e-5)
 
 
-# ----------------------------------------------------------------------------------------- C alone
-
-
-def test_names_macros_and_comments_of_the_source(tmp_path):
-    frame = table()
-    model = ManifoldForestClassifier(2, random_state=0).fit(frame, frame["city"].fillna("?"))
-    path = tmp_path / "f.c"
-    source = to_c(model, path, name="f")
-    assert path.read_text(encoding="ascii") == source
-    for text in (
-        "void f(const double *x, double *out)",
-        "#define F_N_INPUTS 6",
-        "#define F_N_OUTPUTS 4",
-        "#define F_N_CLASSES 4",
-        '2: "city", category, 3 levels',
-        '     1 = "Oslo"',
-        '  3 = "Rome"',
-    ):
-        assert text in source
-    assert "predict" not in source.replace("predicts", "").replace("prediction", "")
-    assert in_c(source, np.zeros((1, 6)), 4, tmp_path, name="f").sum() == pytest.approx(1)
-
-
-@pytest.mark.parametrize("name", ["", "1a", "a-b", "double", "sinf", "int8_t", 3, "\u00e9"])
-def test_names_that_c_does_not_have_are_refused(name, friedman):
-    model = small(ManifoldForestRegressor).fit(*friedman)
-    with pytest.raises(ValueError, match="name="):
-        to_c(model, name=name)
-
-
-def test_arrays_of_c_have_the_smallest_type():
-    from skforest.export.c_code import array_text, narrow_type
-
-    assert narrow_type(np.array([-128, 127])) == "int8_t"
-    assert narrow_type(np.array([128])) == "int16_t"
-    assert narrow_type(np.array([-(2**31)])) == "int32_t"
-    with pytest.raises(ValueError, match="at most"):
-        narrow_type(np.array([2**31]))
-    array = np.array([0.1, 1e-45, 3e38, -0.0, 3, 1 / 3, 2**24 + 2], dtype=np.float32)
-    text = array_text("a", array)
-    assert text.startswith("static const float a[7] = {\n")
-    found = text[text.index("{") + 1 : text.index("}")].split(",")
-    assert all(number.endswith("f") and not number[:-1].strip().isdigit() for number in found)
-    read = np.array([float(number.strip()[:-1]) for number in found], dtype=np.float32)
-    assert read.tobytes() == array.tobytes()
-
-
-# -------------------------------------------------------------------------------------- ONNX alone
-
-
-@pytest.mark.parametrize("opset", [13, 18, 21])
-def test_opsets(opset, friedman):
-    onnx = pytest.importorskip("onnx")
-    X, y = friedman
-    if opset > onnx.defs.onnx_opset_version():
-        pytest.skip("onnx is older")
-    for cls in (CO2ForestRegressor, RandomHingeForestClassifier):
-        model = small(cls).fit(X, y > 14)
-        out = in_onnx(to_onnx(model, opset=opset), X)
-        found = out["probabilities" if is_classifier(model) else "variable"]
-        np.testing.assert_allclose(found, predicted(model, X), atol=1e-6)
-
-
-@pytest.mark.parametrize("opset", [12, 10_000, True, "17"])
-def test_other_opsets_are_refused(opset, friedman):
-    pytest.importorskip("onnx")
-    with pytest.raises(ValueError, match="opset="):
-        to_onnx(small(CO2ForestRegressor).fit(*friedman), opset=opset)
-
-
-def test_inputs_and_outputs_by_name():
-    pytest.importorskip("onnx")
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["label", "label_", "a b"])
-    for cls, kind in ((ManifoldForestClassifier, 1), (CO2ForestClassifier, 11)):
-        graph = to_onnx(small(cls).fit(frame, frame["label"] > 0)).graph
-        assert [one.name for one in graph.input] == ["label__", "label_", "a b"]
-        assert {one.type.tensor_type.elem_type for one in graph.input} == {kind}
-        assert [one.name for one in graph.output] == ["label", "probabilities"]
-        check_onnx(small(cls).fit(frame, frame["label"] > 0), frame)
-    cells = np.array([[1.5, "a"], [np.nan, "b"], [2.0, None]] * 9, dtype=object)
-    model = CO2ForestRegressor(3).fit(cells, np.arange(27.0))
-    assert [one.name for one in to_onnx(model).graph.input] == ["x0", "x1"]
-    check_onnx(model, cells)
-
-
-def test_no_rows(friedman):
-    X, y = friedman
-    for cls in (CO2ForestRegressor, RandomHingeForestClassifier):
-        out = in_onnx(small(cls).fit(X, y > 14), X[:0])
-        assert all(len(values) == 0 for values in out.values())
-
-
-@pytest.mark.parametrize(
-    "module, name, value",
-    [
-        (onnx_trees, "MAX_ATTRIBUTES", 0),
-        (onnx_trees, "MAX_COLUMNS", 30),
-        (onnx_projections, "MAX_ENTRIES", 100),
-        (onnx_projections, "WIDTHS", (1,)),
-    ],
-)
-def test_large_models_are_written_in_other_ways(module, name, value, digits, monkeypatch):
-    X, y = digits
-    boxes = ManifoldForestClassifier(4, feature_shape=(8, 8), random_state=0)
-    sparse = ManifoldForestClassifier(4, random_state=0)
-    models = [model.fit(X[:300] / 7, y[:300]) for model in (boxes, sparse)]
-    monkeypatch.setattr(module, name, value)
-    for model in models:
-        check_onnx(model, X[300:400] / 7)
-
-
-def test_large_models_with_linear_leaves_are_refused(friedman, monkeypatch):
-    pytest.importorskip("onnx")
-    model = ObliqueBoostingRegressor(10, linear_leaves=True, n_bags=1, random_state=0)
-    model.fit(*friedman)
-    monkeypatch.setattr(onnx_trees, "MAX_ATTRIBUTES", 1000)
-    with pytest.raises(ValueError, match="linear functions and"):
-        to_onnx(model)
-
-
-def test_boxes_too_large_to_be_gathered(digits, monkeypatch):
-    X, y = digits
-    model = ManifoldForestClassifier(4, feature_shape=(8, 8), random_state=0)
-    model.fit(X[:300] / 8, y[:300])  # eighths, whose sums are exact
-    monkeypatch.setattr(onnx_projections, "MAX_GATHERED", 0)
-    check_onnx(model, X[300:400] / 8)
-
-
-def test_large_constants_are_in_a_second_file(friedman, tmp_path, monkeypatch):
-    pytest.importorskip("onnx")
-    X, y = friedman
-    model = small(CO2ForestRegressor).fit(X, y)
-    path = tmp_path / "model.onnx"
-    to_onnx(model, path)
-    assert not (tmp_path / "model.onnx.data").exists()
-    whole = path.stat().st_size
-    monkeypatch.setattr(onnx_graph, "EXTERNAL", 0)
-    for _ in range(2):  # a file that exists is replaced
-        to_onnx(model, path)
-        sizes = path.stat().st_size, (tmp_path / "model.onnx.data").stat().st_size
-        assert sizes[0] < whole and sum(sizes) < 2 * whole + 8192
-    found = in_onnx(str(path), X)["variable"][:, 0]
-    np.testing.assert_allclose(found, model.predict(X), atol=1e-5)
-
-
-def test_without_onnx_the_error_names_the_extra(friedman, monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ImportError, match=r'pip install "skforest\[onnx\]"'):
-        to_onnx(small(CO2ForestRegressor).fit(*friedman))
-
-
-def test_the_example_of_to_onnx_runs():
-    pytest.importorskip("onnxruntime")
-    text = inspect.getdoc(to_onnx).replace("# doctest: +SKIP", "")
-    example = doctest.DocTestParser().get_doctest(text, {}, "to_onnx", None, 0)
-    assert doctest.DocTestRunner().run(example).failed == 0
-
-
-@pytest.mark.parametrize(
-    "cls", [ManifoldForestRegressor, CO2ForestRegressor, RandomHingeForestRegressor]
-)
-def test_columns_beyond_float32(cls, friedman, tmp_path):
-    """ONNX takes float64 where the estimator does; manifold forests and their graphs round."""
-    X, y = friedman
-    X = np.c_[1_700_000_000 + np.floor(600 * X[:, 3]), X[:, :2]]
-    model = small(cls).fit(X, y)
-    graph = pytest.importorskip("onnx") and to_onnx(model)
-    kind = graph.graph.input[0].type.tensor_type.elem_type
-    assert kind == (1 if cls is ManifoldForestRegressor else 11)  # FLOAT, DOUBLE
-    expected = model.predict(X)
-    np.testing.assert_allclose(in_onnx(graph, X)["variable"][:, 0], expected, atol=1e-4)
-    np.testing.assert_allclose(in_c(to_c(model), X, 1, tmp_path)[:, 0], expected, rtol=1e-12)
-
-
 # --------------------------------------------------------------------------------------- pipelines
 
 TRANSFORMERS = {
@@ -738,22 +484,6 @@ def test_trees_of_networks_are_refused():
     tree.forest_, tree.classes_ = random_forest(np.random.default_rng(0)), np.arange(2)
     with pytest.raises(TypeError, match="not those of its forest alone"):
         to_c(tree)
-
-
-def test_labels_and_levels_that_onnx_does_not_have(friedman):
-    pytest.importorskip("onnx")
-    X, y = friedman
-    labels = np.c_[np.digitize(y, [10, 15]), np.where(X[:, 0] > 0.5, "u", "v").astype(object)]
-    with pytest.raises(TypeError, match="several types"):
-        to_onnx(ManifoldForestClassifier(3).fit(X, labels.astype(object)))
-    model = ManifoldForestClassifier(3).fit(X, y > 14)
-    model.classes_ = np.array([0, 2**63], dtype=np.uint64)
-    with pytest.raises(TypeError, match="labels of dtype uint64"):
-        to_onnx(model)
-    frame = pd.DataFrame({"a": pd.Categorical([1, "x", 2.5] * 20), "b": np.arange(60.0)})
-    model = ManifoldForestRegressor(3).fit(frame, frame["b"])
-    with pytest.raises(TypeError, match="'a' has levels that are numbers, and others"):
-        to_onnx(model)
 
 
 def test_a_written_file_is_whole(friedman, tmp_path):
