@@ -1,6 +1,5 @@
 """Training of every estimator: bootstrap samples, warm starts, limits of time."""
 
-import time
 from collections import Counter
 
 import numpy as np
@@ -348,16 +347,15 @@ ENDLESS = {"n_estimators": 10**6, "max_iter": 10**8, "early_stopping": False}
 
 
 @pytest.mark.every_class
+@pytest.mark.usefixtures("interruptible")  # ends what a limit does not
 def test_training_ends_in_time(estimator):
     """With what is trained by then, at least one tree, and a warning that says so."""
     own = {name: value for name, value in ENDLESS.items() if name in estimator.get_params()}
     if "max_iter" in own:
         del own["n_estimators"]  # those of a bag
     X, y = task(estimator)
-    start = time.perf_counter()
     with pytest.warns(UserWarning, match=r"time_limit=0.1: .*\d of \d+ (trees|rounds|steps)"):
         model = estimator.set_params(time_limit=0.1, **own).fit(X, y)
-    assert time.perf_counter() - start < 10
     assert len(model.forest_) >= 1 and np.isfinite(response(model, X)).all()
     assert "_time_limit" not in vars(model)
 

@@ -1,7 +1,5 @@
 """Data at the edges: few rows, few values, any layout, light and heavy weights."""
 
-import time
-
 import numpy as np
 import pytest
 from makers import changed, response
@@ -109,10 +107,8 @@ def test_ten_thousand_classes(classifier):
         classifier.set_params(refine=skforest.NonGreedyTreeClassifier(n_epochs=3, nu=20.0))
     if "finetune_epochs" in classifier.get_params():
         classifier.set_params(greedy_epochs=1, finetune_epochs=0, max_depth=None)
-    start = time.process_time()
     classifier.set_params(n_estimators=2, bootstrap=False, max_features=4).fit(X, y)
     found = classifier.predict(X[:300])
-    assert time.process_time() - start < 30
     assert (found == y[:300]).all()
     assert classifier.predict_proba(X[:3]).shape == (3, n)
     assert classifier.forest_.nbytes < 40 * classifier.forest_.n_nodes

@@ -473,7 +473,6 @@ def test_a_bag_that_would_be_too_short_is_not_trained():
     method, data, request = prepared(model, X, y)
     with pytest.raises(NotInTime):
         train_members(method, data, range(2), 0, replace(request, limit=limit))
-    assert time.perf_counter() < limit.deadline + 5
 
 
 @pytest.mark.parametrize("options", [{}, {"features": "linear"}, {"structure": "fern"}])

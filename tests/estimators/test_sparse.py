@@ -2,7 +2,6 @@
 
 import resource
 import sys
-import time
 import tracemalloc
 
 import numpy as np
@@ -395,11 +394,9 @@ def test_memory_of_a_wide_matrix(model):
     X.sum_duplicates()
     y = rng.integers(0, 2, size=n)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.process_time()
     model.fit(X, y).predict(X)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert used * 1024 < 3 * (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
-    assert time.process_time() - start < 120
 
 
 @pytest.mark.parametrize("cls", [CO2ForestClassifier, ManifoldForestClassifier])

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 
 import joblib
 import numpy as np
@@ -321,19 +320,16 @@ def test_the_size_of_what_is_sent():
 def test_time_limits_and_interrupts_in_processes(data, cluster):
     X, _, y = data
     model = skforest.ManifoldForestRegressor(100_000, bootstrap=False, random_state=0)
-    start = time.perf_counter()
     model.set_params(time_limit=0.4)
     with joblib.parallel_config(backend="dask"):
         with pytest.warns(UserWarning, match="time_limit=0.4: .* of 100000 trees"):
             model.fit(X, y)
         assert 1 <= len(model.forest_) < 1000
-        assert time.perf_counter() - start < 5
         model.set_params(time_limit=None)
         interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
         interrupt.start()
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y)
-    assert time.perf_counter() - start < 10
 
 
 @pytest.mark.slow
