@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import ALL, ESTIMATORS, PARAMETERS, parameters, small
 from makers import changed, response
-from refusals import refuses, runs, task
+from refusals import refuses, task
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.utils._param_validation import Interval
@@ -422,26 +422,20 @@ def test_numbers_of_nonzeros_at_the_edge(estimator, nonzeros, n_nonzeros):
     assert counts.min() >= 1 and counts.max() <= 6
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_tiny_number_of_nonzeros_is_no_endless_loop():
     """Nearly all Poisson numbers of this mean are 0, which is drawn again."""
-    runs(
-        """
-import numpy as np
-from skforest import ManifoldForestClassifier, ManifoldProcedure
-rng = np.random.default_rng(0)
-X, y = rng.standard_normal((50, 6)), np.arange(50) % 2
-for n_nonzeros in (1e-9, 1e-300):
-    procedure = ManifoldProcedure(n_nonzeros=n_nonzeros)
-    model = ManifoldForestClassifier(5, projection="sparse", procedure=procedure)
-    try:
-        model.fit(X, y)
-    except ValueError as error:
-        assert "n_nonzeros" in str(error), error
-    else:
-        assert (np.diff(model.forest_.directions().indptr) == 1).all()
-""",
-        seconds=60,
-    )
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 6)), np.arange(50) % 2
+    for n_nonzeros in (1e-9, 1e-300):
+        procedure = skforest.ManifoldProcedure(n_nonzeros=n_nonzeros)
+        model = skforest.ManifoldForestClassifier(5, projection="sparse", procedure=procedure)
+        try:
+            model.fit(X, y)
+        except ValueError as error:
+            assert "n_nonzeros" in str(error)
+        else:
+            assert (np.diff(model.forest_.directions().indptr) == 1).all()
 
 
 # ------------------------------------------------------------------ inputs that were once accepted

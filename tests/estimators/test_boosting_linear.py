@@ -149,7 +149,7 @@ def test_importances_are_total_gains():
 @pytest.mark.parametrize("learning_rate", [0.05, 0.3])
 def test_importances_of_a_linear_start_are_comparable_with_those_of_trees(learning_rate):
     rng = np.random.default_rng(0)
-    X = rng.random((1500, 6))
+    X = rng.random((800, 6))
     y = np.sqrt(12) * X[:, 0] + np.where(abs(X[:, 1] - 0.5) < 0.25, 1, -1)  # variances of 1
     options = {"linear_start": 1.0, "linear_leaves": False, "learning_rate": learning_rate}
     options |= {"n_bags": 2, "random_state": 0, "early_stopping": False}
@@ -176,7 +176,7 @@ def linear_and_steps():
 
 def test_a_linear_start_is_chosen_where_it_helps():
     X, linear, steps = linear_and_steps()
-    options = {"n_estimators": 40, "n_bags": 2}
+    options = {"n_estimators": 20, "n_bags": 1}
     model = quick(ObliqueBoostingRegressor, **options).fit(X, linear)
     assert model.linear_start_
     plain = quick(ObliqueBoostingRegressor, linear_start=None, **options).fit(X, linear)
@@ -205,7 +205,7 @@ def test_a_linear_start_decreases_the_loss(loss, scale, seed, penalty):
 
 def test_linear_leaves_are_chosen_where_they_help():
     X, linear, steps = linear_and_steps()
-    options = {"n_estimators": 40, "n_bags": 2, "linear_start": None}
+    options = {"n_estimators": 20, "n_bags": 1, "linear_start": None}
     assert quick(ObliqueBoostingRegressor, **options).fit(X, linear).linear_leaves_
     assert not quick(ObliqueBoostingRegressor, **options).fit(X, steps).linear_leaves_
     assert not quick(ObliqueBoostingClassifier, **options).fit(X, steps > 0).linear_leaves_

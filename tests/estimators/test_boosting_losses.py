@@ -115,8 +115,8 @@ def test_leaves_of_rare_classes_take_steps_of_limited_length(n_classes):
 
 def test_losses_estimate_mean_median_and_quantile():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(1500, 2))
-    y = X[:, 0] + rng.exponential(2.0, size=1500)
+    X = rng.normal(size=(1000, 2))
+    y = X[:, 0] + rng.exponential(2.0, size=1000)
     aims = {
         ("squared_error", 0.5): (2.0, 0.4),
         ("absolute_error", 0.5): (2 * np.log(2), 0.4),
@@ -125,7 +125,8 @@ def test_losses_estimate_mean_median_and_quantile():
     }
     fresh = rng.normal(size=(1000, 2))
     for (loss, quantile), (shift, tolerance) in aims.items():
-        options = {"loss": loss, "quantile": quantile, "n_estimators": 40}
+        options = {"loss": loss, "quantile": quantile, "n_estimators": 20, "n_bags": 1}
+        options["learning_rate"] = 0.4
         model = quick(ObliqueBoostingRegressor, **options).fit(X, y)
         assert abs((model.predict(fresh) - fresh[:, 0]).mean() - shift) < tolerance, loss
 
@@ -151,9 +152,9 @@ def test_outliers_among_the_targets_do_little_harm(cls, loss):
     true = np.stack([2 * X[:, 0] + X[:, 1], np.sin(X[:, 2])], axis=1)
     y = true + 0.1 * rng.normal(size=true.shape)
     if cls is ObliqueBoostingRegressor:
-        model = quick(cls, loss=loss, n_estimators=30, learning_rate=0.3)
+        model = quick(cls, loss=loss, n_estimators=20, learning_rate=0.4, n_bags=1)
     else:
-        model = quick_hinge(cls, loss=loss, max_iter=400)
+        model = quick_hinge(cls, loss=loss, max_iter=250)
 
     def error(y, weight=None):
         return np.median(np.abs(model.fit(X, y, weight).predict(X) - true), axis=0)
@@ -195,8 +196,8 @@ def test_outliers_of_the_target_choose_no_weights_of_a_blend():
 
 def test_outliers_of_the_target_hide_no_categories_and_end_no_boosting():
     rng = np.random.default_rng(0)
-    level, mean = rng.integers(0, 15, 600), rng.permutation(15)
-    X = np.column_stack([level, rng.normal(size=(600, 2))]).astype(float)
+    level, mean = rng.integers(0, 15, 400), rng.permutation(15)
+    X = np.column_stack([level, rng.normal(size=(400, 2))]).astype(float)
     true = mean[level] + X[:, 1]
     y = gross_errors("few", true)
     for cls, own in ((ObliqueBoostingRegressor, quick), (RandomHingeForestRegressor, quick_hinge)):
@@ -204,7 +205,7 @@ def test_outliers_of_the_target_hide_no_categories_and_end_no_boosting():
         clean = np.median(np.abs(model.predict(X) - true))
         assert np.median(np.abs(model.fit(X, y).predict(X) - true)) < 2 * clean
     model = quick(ObliqueBoostingRegressor, loss="absolute_error", early_stopping=True)
-    model.set_params(n_estimators=200, n_iter_no_change=5)
+    model.set_params(n_estimators=100, n_iter_no_change=5, learning_rate=0.4, n_bags=1)
     rounds = [model.fit(X, own).n_iter_[0] for own in (X[:, 1], gross_errors("one", X[:, 1]))]
     assert rounds[1] > rounds[0] / 2
 

@@ -103,7 +103,7 @@ def test_several_quantiles():
     X = rng.normal(size=(1200, 2))
     y = X[:, 0] + np.exp(X[:, 1]) * rng.normal(size=1200)
     levels = [0.9, 0.1, 0.5]
-    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=60)
+    model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_estimators=30)
     model.fit(X[:800], y[:800])
     found = model.predict(X[800:])
     assert found.shape == (400, 3)

@@ -233,7 +233,7 @@ def test_auto_is_resolved_from_the_number_of_distinct_rows():
 def test_early_stopping_on_given_rows(cls, n_bags):
     X, y = rows_of(cls, 260)
     given = {"X_val": X[160:], "y_val": y[160:]}
-    model = quick(cls, n_bags=n_bags, n_estimators=300, n_iter_no_change=5)
+    model = quick(cls, n_bags=n_bags, n_estimators=300, n_iter_no_change=3, learning_rate=0.5)
     model.fit(X[:160], y[:160], **given)
     for scores, n_iter in zip(model.validation_scores_, model.n_iter_):
         best = int(scores.argmax())
@@ -264,7 +264,7 @@ def test_given_rows_may_be_tables_with_missing_values_and_categories():
     frame = pandas.DataFrame({"x": rng.normal(size=400), "colour": pandas.Categorical(colour)})
     y = frame["x"] + 2 * (colour == "green")
     frame.loc[::7, "x"] = np.nan
-    model = quick(ObliqueBoostingRegressor, n_estimators=60)
+    model = quick(ObliqueBoostingRegressor, n_estimators=25, learning_rate=0.4)
     model.fit(frame[:250], y[:250], X_val=frame[250:], y_val=y[250:])
     assert model.score(frame[250:], y[250:]) > 0.7
     with pytest.raises(ValueError, match="X_val"):
@@ -406,7 +406,7 @@ def test_stages_end_with_the_prediction(task, n_bags):
     is_class = task in ("binary", "labels")
     cls = ObliqueBoostingClassifier if is_class else ObliqueBoostingRegressor
     options = {"loss": "poisson"} if task == "poisson" else {}
-    own = {"n_estimators": 70, "n_iter_no_change": 5, "n_bags": n_bags}
+    own = {"n_estimators": 70, "n_iter_no_change": 5, "n_bags": n_bags, "learning_rate": 0.4}
     model = quick(cls, **own, **options).fit(X, y)
     stages = list(model.staged_predict(X))
     assert len(stages) == max(1, max(model.n_iter_))

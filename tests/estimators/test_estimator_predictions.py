@@ -336,6 +336,8 @@ def test_a_predictor_of_columns_beyond_float32_takes_float64(estimator, tmp_path
     rng = np.random.default_rng(0)
     y = np.arange(80) % 2
     beyond, others = precise_columns(y, rng)
+    short = {"n_estimators": 3, "max_iter": 60}
+    estimator.set_params(**{k: v for k, v in short.items() if k in estimator.get_params()})
     for number, column in enumerate(beyond.values()):
         X, frame, _ = as_tables(column, rng)
         model = estimator.fit(X if number else frame, y)

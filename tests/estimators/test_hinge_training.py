@@ -428,7 +428,7 @@ def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
     wrong[:4, :3] = rng.choice([-1e12, 1e12], size=(4, 3))
     scores = []
     for rows in (X, wrong):
-        forest = cls(50, n_bags=2, max_iter=1500, random_state=0)
+        forest = cls(30, n_bags=2, max_iter=1000, random_state=0)
         forest.fit(convert(rows[:800]), y[:800])
         scores.append(forest.score(convert(X[800:]), y[800:]))
     assert scores[0] > 0.85

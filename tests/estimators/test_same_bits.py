@@ -216,8 +216,15 @@ def comes_to_rest(seconds):
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("shape", ["many trees", "long trees"])
+@pytest.mark.parametrize(
+    "shape, n_jobs",
+    [
+        ("many trees", 2),
+        ("long trees", 1),
+        pytest.param("many trees", 1, marks=slow),
+        pytest.param("long trees", 2, marks=slow),
+    ],
+)
 @pytest.mark.needs("min_samples_split")
 def test_an_interrupted_fit_ends_soon_and_changes_nothing(estimator, shape, n_jobs):
     estimator, X, y = long_fit(estimator, shape)

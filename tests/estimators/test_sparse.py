@@ -248,9 +248,9 @@ def test_x_is_never_dense_as_a_whole(model, monkeypatch):
         return toarray(X, *args, **kwargs)
 
     monkeypatch.setattr(sparse.csr_matrix, "toarray", recorded)
-    n, p = 2000, 2500
-    X = sparse.csr_matrix(sparse.random(n, p, 0.002, "csr", np.float32, random_state=0))
-    y = X[:, :800].sum(axis=1).A1 > 0.8
+    n, p = 1200, 1500
+    X = sparse.csr_matrix(sparse.random(n, p, 0.003, "csr", np.float32, random_state=0))
+    y = X[:, :600].sum(axis=1).A1 > 0.8
     tracemalloc.start()
     try:
         model.fit(X, y).predict(X)

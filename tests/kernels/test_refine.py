@@ -433,7 +433,7 @@ def test_a_tree_of_digits_becomes_better():
             CO2ForestClassifier(1, max_depth=6, refine=refine, random_state=seed)
             .fit(X_train, y_train)
             .score(X_test, y_test)
-            for seed in range(3)
+            for seed in range(2)
         ])
         for refine in (None, "alternating")
     ]  # fmt: skip

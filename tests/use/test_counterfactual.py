@@ -167,10 +167,10 @@ def test_present_values_do_not_become_missing_and_integers_stay_whole(is_frame):
     y = np.where(np.isnan(income), rng.random(300) < 0.9, age > 60).astype(int)
     age[rng.random(300) < 0.1] = np.nan
     X = pd.DataFrame({"age": age, "income": income})
-    forest = skforest.ManifoldForestClassifier(30, random_state=0).fit(X, y)
-    rows = np.flatnonzero(X.notna().all(axis=1) & (forest.predict(X) == 0))[:15]
+    forest = skforest.ManifoldForestClassifier(15, random_state=0).fit(X, y)
+    rows = np.flatnonzero(X.notna().all(axis=1) & (forest.predict(X) == 0))[:6]
     if not is_frame:
-        forest = skforest.ManifoldForestClassifier(30, random_state=0).fit(X.to_numpy(), y)
+        forest = skforest.ManifoldForestClassifier(15, random_state=0).fit(X.to_numpy(), y)
     table = X if is_frame else X.to_numpy()
     for i in rows:
         found = counterfactual(forest, table[i : i + 1], table, target=1)
