@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from makers import response, task
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -203,3 +204,32 @@ def test_rows_that_repeat_are_learned():
     once, n_rounds = model.fit(X, y).score(X[new], y[new]), sum(model.n_iter_)
     assert model.fit(X[drawn], y[drawn]).score(X[new], y[new]) > once + 0.05
     assert sum(model.n_iter_) > 2 * n_rounds
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ObliqueBoostingClassifier(random_state=0),
+        skforest.ObliqueBoostingClassifier(n_bags=1, random_state=0),
+        skforest.ObliqueBoostingRegressor(random_state=0),
+        skforest.RandomHingeForestClassifier(random_state=0),
+        skforest.RandomHingeForestClassifier(
+            random_state=0, procedure=skforest.HingeProcedure(early_stopping=True)
+        ),
+        skforest.BlendedForestClassifier(
+            [skforest.ObliqueBoostingClassifier(100, n_bags=2), ManifoldForestClassifier(20)],
+            random_state=0,
+        ),
+    ],
+    ids=["bags", "one bag", "regressor", "hinge", "hinge, early stopping", "blend"],
+)
+@pytest.mark.parametrize("n_features", [2, 3])
+def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features):
+    """The copies of a row are one row: without it, its X would have the other labels only."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(2400, n_features)).astype(float)
+    truth = 1 / (1 + np.exp(1.5 - X[:, 0] - 1.5 * (X[:, 1] == X[:, -1])))
+    y = (rng.random(2400) < truth).astype(int)
+    model = estimator.fit(X, y)
+    found = model.predict_proba(X)[:, 1] if is_classifier(model) else model.predict(X)
+    assert np.sqrt(np.mean((found - truth) ** 2)) < 0.4 * truth.std()

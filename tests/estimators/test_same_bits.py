@@ -17,8 +17,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
-import skforest
-from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest import ManifoldForestRegressor
 from skforest.table.training_set import TrainingSet
 from skforest.training import threads
 
@@ -341,35 +340,6 @@ def test_floating_point_mode_is_left_alone(estimator):
     smallest = np.float32(1e-45)
     assert smallest > 0 and smallest / np.float32(1) == smallest
     assert np.float64(sys.float_info.min) / 2 > 0  # no flush to zero
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        skforest.ObliqueBoostingClassifier(random_state=0),
-        skforest.ObliqueBoostingClassifier(n_bags=1, random_state=0),
-        skforest.ObliqueBoostingRegressor(random_state=0),
-        skforest.RandomHingeForestClassifier(random_state=0),
-        skforest.RandomHingeForestClassifier(
-            random_state=0, procedure=skforest.HingeProcedure(early_stopping=True)
-        ),
-        skforest.BlendedForestClassifier(
-            [skforest.ObliqueBoostingClassifier(100, n_bags=2), ManifoldForestClassifier(20)],
-            random_state=0,
-        ),
-    ],
-    ids=["bags", "one bag", "regressor", "hinge", "hinge, early stopping", "blend"],
-)
-@pytest.mark.parametrize("n_features", [2, 3])
-def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features):
-    """The copies of a row are one row: without it, its X would have the other labels only."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 4, size=(3000, n_features)).astype(float)
-    truth = 1 / (1 + np.exp(1.5 - X[:, 0] - 1.5 * (X[:, 1] == X[:, -1])))
-    y = (rng.random(3000) < truth).astype(int)
-    model = estimator.fit(X, y)
-    found = model.predict_proba(X)[:, 1] if is_classifier(model) else model.predict(X)
-    assert np.sqrt(np.mean((found - truth) ** 2)) < 0.4 * truth.std()
 
 
 @pytest.mark.every_class

@@ -48,7 +48,7 @@ def digits():
 def small(digits):
     """A tree that is fitted to the first digits, with at most seven leaves."""
     X, y = digits[:2]
-    return E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=7, **SHORT).fit(X[:300], y[:300])
+    return E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=7, **SHORT).fit(X[:150], y[:150])
 
 
 def soft_tree(n, dtype=torch.float64):
@@ -151,7 +151,7 @@ def test_predictions_equal_those_of_the_packed_forest(small, digits):
 
 
 def test_leaf_values_are_class_shares_of_the_samples_there(small, digits):
-    X, y = digits[0][:300], digits[1][:300]
+    X, y = digits[0][:150], digits[1][:150]
     leaf, p = small.apply(X)[:, 0], small.predict_proba(X)
     for one in np.unique(leaf):
         share = np.bincount(y[leaf == one], minlength=10) / (leaf == one).sum()
