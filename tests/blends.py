@@ -1,7 +1,9 @@
 """Blends for tests, and their data."""
 
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
+from sklearn.dummy import DummyClassifier
 
 from skforest import (
     BlendedForestClassifier,
@@ -35,6 +37,23 @@ def classes(n=120, n_classes=3):
 
 def targets(n=120):
     return make_friedman1(n, random_state=0)
+
+
+def folds_of(blend, X, y, groups=None):
+    """Rows of X on which a member of a blend is trained, and those that it then predicts."""
+    seen = []
+
+    class Witness(DummyClassifier):
+        def fit(self, X, y, sample_weight=None):
+            seen.append([X])
+            return super().fit(X, y)
+
+        def predict_proba(self, X):
+            seen[-1].append(X)
+            return super().predict_proba(X)
+
+    clone(blend).set_params(members=[Witness()]).fit(X, y, groups=groups)
+    return [part[:2] for part in seen if len(part) > 1]
 
 
 each_kind = pytest.mark.parametrize(

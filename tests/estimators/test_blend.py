@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import sklearn
-from blends import CO2, HINGE, classes, classifier, each_kind, regressor, targets
+from blends import CO2, HINGE, classes, classifier, each_kind, folds_of, regressor, targets
 from makers import response
 from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone, is_classifier
@@ -33,7 +33,6 @@ from skforest import (
     ObliqueBoostingClassifier,
     RandomHingeForestClassifier,
 )
-from skforest.blend.leaderboard import constant_response
 from skforest.table.training_set import TrainingSet
 from skforest.training.blending import (
     sharpened,
@@ -150,13 +149,16 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
     monkeypatch.setattr(skforest.blend.members, "COMPARED", 20)
     linear = make_pipeline(StandardScaler(), LogisticRegression())
     blend = classifier(members=[ManifoldForestClassifier(10), ("linear", linear)]).fit(X, y)
-    fold = blend._read_samples(X, y, None, None).fold
-    proba = np.full((len(X), 3), np.nan)
-    for k in range(2):
-        own = fold == k
-        proba[own] = clone(linear).fit(X[~own], y[~own]).predict_proba(X[own])
-    own = fold < 2
-    expected = np.log(np.maximum(proba[own, y[own]], 1e-3)).mean()
+    number = {row.tobytes(): i for i, row in enumerate(X)}
+    folds = folds_of(blend, X, y)
+    assert len(folds) == 2
+    losses = []
+    for rows, left_out in folds:
+        label = y[[number[row.tobytes()] for row in left_out]]
+        trained = clone(linear).fit(rows, y[[number[row.tobytes()] for row in rows]])
+        proba = trained.predict_proba(left_out)[range(len(label)), label]
+        losses += np.log(np.maximum(proba, 1e-3)).tolist()
+    expected = np.mean(losses)
     assert blend.member_scores_["linear"] == pytest.approx(expected)
     monkeypatch.setattr(skforest.blend.blend, "MIN_REFITTED", 0.99)
     sizes = {}
@@ -346,9 +348,10 @@ def test_the_leaderboard_is_shown():
 def test_the_constant_is_the_weighted_mean():
     X, y = targets()
     weight = np.random.default_rng(0).integers(1, 4, len(y))
-    samples = regressor()._read_samples(X, y, weight, None)
-    expected = np.average(y, weights=weight)
-    np.testing.assert_allclose(constant_response(samples), np.full((len(y), 1), expected))
+    blend = regressor(scoring="neg_mean_absolute_error").fit(X, y, weight)
+    errors = np.abs(y - np.average(y, weights=weight))
+    found = blend.leaderboard_.loc["constant", "score"]
+    assert found == pytest.approx(-np.average(errors, weights=weight))
 
 
 def test_progress(capsys):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import sklearn
-from blends import classes, classifier, each_kind, regressor, targets
+from blends import classes, classifier, each_kind, folds_of, regressor, targets
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
@@ -45,9 +45,12 @@ def test_groups_are_left_out_together():
     given = classifier(cv=GroupKFold(4)).fit(X, y, groups=groups)
     assert given.score_ < -0.6
     for model, n_folds in ((blend, 5), (given, 4)):
-        samples = model._read_samples(X, y, None, groups)
-        assert samples.n_folds == n_folds
-        assert all(len(set(samples.fold[groups == group])) == 1 for group in range(40))
+        numbered = np.column_stack([X, groups])
+        folds = folds_of(model, numbered, y, groups)
+        assert len(folds) == n_folds
+        for trained, left_out in folds:
+            assert not set(trained[:, -1]) & set(left_out[:, -1])
+            assert len(trained) + len(left_out) == len(X)
 
 
 def test_groups_by_metadata_routing():
@@ -67,11 +70,10 @@ def test_folds_are_stratified():
     X, y = classes(60)
     y[:] = 0
     y[:10] = 1
-    samples = classifier()
-    samples = samples._read_samples(X, y, None, None)
-    for k in range(5):
-        assert y[samples.fold == k].sum() == 2
-        assert (samples.fold == k).sum() == 12
+    folds = folds_of(classifier(), np.column_stack([X, y]), y)
+    assert len(folds) == 5
+    for _, left_out in folds:
+        assert left_out[:, -1].sum() == 2 and len(left_out) == 12
 
 
 def test_folds_of_a_splitter():
@@ -139,11 +141,9 @@ def test_a_blend_on_a_series():
 def test_equal_rows_are_on_one_side_of_a_split():
     X, y = classes(60)
     X, y = np.vstack([X, X[:30]]), np.append(y, y[:30])
-    blend = classifier(cv=TimeSeriesSplit(2))
-    samples = blend._read_samples(X, y, None, None)
-    trains, left_out = samples.split(1)
-    np.testing.assert_array_equal(left_out, [*range(30), *range(60, 90)])
-    np.testing.assert_array_equal(trains, np.arange(30, 60))
+    _, (trained, left_out) = folds_of(classifier(cv=TimeSeriesSplit(2)), X, y)
+    np.testing.assert_array_equal(left_out, X[[*range(30), *range(60, 90)]])
+    np.testing.assert_array_equal(trained, X[30:60])
 
 
 def test_splitters_without_rows():
