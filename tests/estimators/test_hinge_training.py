@@ -3,8 +3,6 @@
 import _thread
 import copy
 import threading
-import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,8 +16,6 @@ from sklearn.datasets import make_classification
 
 from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest.table.feature_grid import FeatureGrid
-from skforest.training.method import train_members
-from skforest.training.threads import NotInTime, TimeLimit
 
 BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
 
@@ -441,18 +437,13 @@ def test_outliers_among_the_training_rows_do_little_harm(cls, convert):
     assert forest.forest_.high[0] > 1.5
 
 
-def prepared(model, X, y):
-    """The method, the rows and the request with which an estimator is about to be trained."""
-    request = model._request()
-    data = model._read_training_set(X, y, request)
-    return model._method(model._settings(data, request)), data, request
-
-
 def test_a_shortened_schedule_ends_with_small_steps():
     """The cosine is bent where the end is moved, and still reaches its end."""
     X, y = rows_of(RandomHingeForestClassifier)
     model = quick(RandomHingeForestClassifier, max_iter=400)
-    method, data, _ = prepared(model, X, y)
+    request = model._request()
+    data = model._read_training_set(X, y, request)
+    method = model._method(model._settings(data, request))
     source = method.input(data, np.ones(data.X.shape[1]))
     training = method.training(data, source, 0, np.zeros(1, np.uint8))
     whole = training._rates(np.arange(400))
@@ -463,16 +454,6 @@ def test_a_shortened_schedule_ends_with_small_steps():
     assert rates[-1] < whole[390]
     training._end_in(10**6)
     assert training.end == 400
-
-
-def test_a_bag_that_would_be_too_short_is_not_trained():
-    X, y = rows_of(RandomHingeForestClassifier)
-    model = quick(RandomHingeForestClassifier, max_iter=10**7)
-    limit = TimeLimit(time.perf_counter() + 0.1)
-    limit.least = 0.5
-    method, data, request = prepared(model, X, y)
-    with pytest.raises(NotInTime):
-        train_members(method, data, range(2), 0, replace(request, limit=limit))
 
 
 @pytest.mark.parametrize("options", [{}, {"features": "linear"}, {"structure": "fern"}])
