@@ -54,7 +54,7 @@ sanitize: build $(VENV)/.extra-test
 		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
 		$(abspath $(BIN))/python -m pytest -n auto --maxprocesses 4 --ignore tests/test_architecture.py \
-		--ignore tests/test_torch.py --ignore tests/test_torch_tree.py $(PYTEST_ARGS)
+		--ignore-glob 'tests/use/test_torch*' $(PYTEST_ARGS)
 
 fuzz: build $(VENV)/.extra-test
 	$(BIN)/python tests/fuzz.py $(FUZZ_ARGS)

@@ -33,8 +33,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from makers import use
-from test_damaged_files import (
+from archives import (
     SAVED,
     edited_bytes,
     edited_header,
@@ -42,6 +41,7 @@ from test_damaged_files import (
     read_archive,
     write_edited_folder,
 )
+from makers import use
 
 import skforest
 from skforest.forest import Forest

@@ -2,7 +2,7 @@
 
 ``python tests/golden/make_models.py NAME ...`` fits and saves models, by default all of them. The
 models of a version that is released stay as they are: only add new ones, and give their names.
-`tests/test_golden.py` loads all of them and compares predictions.
+`tests/files/test_golden.py` loads all of them and compares predictions.
 """
 
 import sys

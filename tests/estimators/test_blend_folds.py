@@ -1,0 +1,272 @@
+"""Folds, groups and scoring of blends."""
+
+import numpy as np
+import pytest
+import sklearn
+from blends import classes, classifier, each_kind, folds_of, regressor, targets
+from sklearn.base import clone, is_classifier
+from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+)
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+    cross_validate,
+)
+from sklearn.tree import DecisionTreeClassifier
+
+import skforest
+from skforest import (
+    BlendedForestClassifier,
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+)
+from skforest.blend.members import OwnMember, response_of
+
+# ------------------------------------------------------------------------ folds, groups, scoring
+
+
+def test_groups_are_left_out_together():
+    """Rows of a group are nearly equal, and their labels are random."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40), 6)
+    X = rng.standard_normal((40, 4))[groups] + 1e-3 * rng.standard_normal((240, 4))
+    y = rng.integers(0, 2, 40)[groups]
+    assert classifier().fit(X, y).score_ > -0.3
+    blend = classifier().fit(X, y, groups=groups)
+    assert blend.score_ < -0.6
+    given = classifier(cv=GroupKFold(4)).fit(X, y, groups=groups)
+    assert given.score_ < -0.6
+    for model, n_folds in ((blend, 5), (given, 4)):
+        numbered = np.column_stack([X, groups])
+        folds = folds_of(model, numbered, y, groups)
+        assert len(folds) == n_folds
+        for trained, left_out in folds:
+            assert not set(trained[:, -1]) & set(left_out[:, -1])
+            assert len(trained) + len(left_out) == len(X)
+
+
+def test_groups_by_metadata_routing():
+    X, y = classes()
+    groups = np.arange(120) // 4
+    with sklearn.config_context(enable_metadata_routing=True):
+        blend = classifier().set_fit_request(groups=True)
+        found = cross_validate(
+            blend, X, y, cv=KFold(2), params={"groups": groups}, return_estimator=True
+        )
+    train = np.arange(60, 120)
+    alone = classifier().fit(X[train], y[train], groups=groups[train])
+    np.testing.assert_array_equal(found["estimator"][0].predict_proba(X), alone.predict_proba(X))
+
+
+def test_folds_are_stratified():
+    X, y = classes(60)
+    y[:] = 0
+    y[:10] = 1
+    folds = folds_of(classifier(), np.column_stack([X, y]), y)
+    assert len(folds) == 5
+    for _, left_out in folds:
+        assert left_out[:, -1].sum() == 2 and len(left_out) == 12
+
+
+def test_folds_of_a_splitter():
+    X, y = classes()
+    with pytest.raises(ValueError, match="at least 2 folds"):
+        classifier(cv=[(np.arange(3), np.arange(120))]).fit(X, y)
+    splits = list(KFold(3).split(X))
+    one, other = classifier(cv=splits).fit(X, y), classifier(cv=KFold(3)).fit(X, y)
+    assert one.weights_ == other.weights_
+
+
+SPLITTERS = [
+    TimeSeriesSplit(3),
+    RepeatedKFold(n_splits=3, n_repeats=2, random_state=0),
+    ShuffleSplit(4, random_state=0),
+    ShuffleSplit(1, test_size=0.5, random_state=0),
+    PredefinedSplit(np.arange(120) % 4 - 1),
+    [(np.arange(50), np.arange(60, 90)), (np.arange(60, 120), np.arange(40) < np.inf)],
+]
+
+
+@pytest.mark.parametrize("cv", SPLITTERS, ids=lambda cv: type(cv).__name__)
+@each_kind
+def test_members_are_trained_on_the_rows_of_a_splitter(blend, data, cv):
+    """And on no others, such as those after the test rows; rows of several tests have the mean."""
+    X, y = data
+    if isinstance(cv, list):
+        cv[1] = cv[1][0], np.arange(40)
+    splits = list(cv) if isinstance(cv, list) else list(cv.split(X, y))
+    splits.sort(key=lambda split: -len(split[0]))
+    other = ExtraTreesClassifier if is_classifier(blend) else ExtraTreesRegressor
+    blend = clone(blend).set_params(
+        cv=cv, members=[*blend.members, ("other", other(5, random_state=1))]
+    )
+    samples = blend._read_samples(X, y, None, None)
+    tested = np.unique(np.concatenate([test for _, test in splits]))
+    np.testing.assert_array_equal(np.sort(samples.compared), tested)
+    for member in blend._new_members(np.random.RandomState(0)):
+        response = member.train_folds(samples)
+        assert np.isfinite(response).all()
+        expected, n_tests = np.zeros((len(X), response.shape[1])), np.zeros((len(X), 1))
+        for k, (train, test) in enumerate(splits):
+            n_tests[test] += 1
+            if isinstance(member, OwnMember):
+                data = member.in_folds
+                sample = np.flatnonzero(data.without_fold(k + len(splits)).weight > 0)
+                assert set(data.first_samples()[sample]) == set(train)
+                assert set(data.first_samples()[data.is_left_out(k)]) == set(test)
+            else:
+                model = clone(member.estimator).fit(X[np.sort(train)], y[np.sort(train)])
+                expected[test] += response_of(model, X[test], samples.classes)
+        if not isinstance(member, OwnMember):
+            np.testing.assert_allclose(response, (expected / n_tests.clip(1))[samples.compared])
+
+
+def test_a_blend_on_a_series():
+    X, y = targets()
+    blend = regressor(cv=TimeSeriesSplit(3)).fit(X, y)
+    refitted = blend.leaderboard_["refitted"]
+    assert all(refitted[name] for name, weight in blend.weights_.items() if weight)
+    assert 0 < blend.score_ < 1
+    assert blend.fit(X, y, np.linspace(0, 1, len(X))).score_ > 0
+
+
+def test_equal_rows_are_on_one_side_of_a_split():
+    X, y = classes(60)
+    X, y = np.vstack([X, X[:30]]), np.append(y, y[:30])
+    _, (trained, left_out) = folds_of(classifier(cv=TimeSeriesSplit(2)), X, y)
+    np.testing.assert_array_equal(left_out, X[[*range(30), *range(60, 90)]])
+    np.testing.assert_array_equal(trained, X[30:60])
+
+
+def test_splitters_without_rows():
+    X, y = classes()
+    with pytest.raises(ValueError, match="cv has no test rows with a positive weight"):
+        classifier(cv=[(np.arange(60), [])]).fit(X, y)
+    with pytest.raises(ValueError, match="cv has no training rows .* in split 1"):
+        classifier(cv=[([0, 1], [2, 3]), ([], [0, 1])]).fit(X, y)
+    with pytest.raises(ValueError, match="cv has no test rows with a positive weight"):
+        classifier(cv=PredefinedSplit(np.arange(120) // 60 - 1)).fit(X, y, np.arange(120) < 60)
+
+
+def test_members_get_the_groups(monkeypatch):
+    X, y = classes()
+    groups, seen = np.arange(120) // 3, []
+
+    def recorded(weight, fraction, seed, group=None):
+        seen.append(group)
+        return held_out(weight, fraction, seed, group)
+
+    held_out = skforest.training.boosting.draw_held_out
+    monkeypatch.setattr(skforest.training.boosting, "draw_held_out", recorded)
+    boosting = ObliqueBoostingClassifier(5, n_bags=1)
+    classifier(members=[boosting]).fit(X, y, groups=groups)
+    assert seen and all(len(np.unique(group)) == 40 for group in seen)
+
+
+class Untrained(DummyClassifier):
+    def fit(self, X, y, sample_weight=None):
+        raise AssertionError("a member was trained before scoring was tried")
+
+
+@pytest.mark.parametrize(
+    "scoring, error, message",
+    [
+        ("aucc", ValueError, "'aucc' is not a valid scoring value"),
+        ("average_precision", ValueError, "pos_label=1 is not a valid label"),
+        (lambda model, X: 1.0, TypeError, "takes 2 positional arguments but 3 were given"),
+        (lambda model, X, y: "good", TypeError, "scoring must return a number, got 'good'"),
+        (lambda model, X, y: np.nan, ValueError, "is nan for predictions that are right"),
+    ],
+)
+def test_scoring_is_tried_before_anything_is_trained(scoring, error, message):
+    X, y = classes(n_classes=2)
+    for options in ({}, {"time_limit": 100}):
+        blend = classifier(members=[Untrained()], scoring=scoring, **options)
+        with pytest.raises(error, match=message):
+            blend.fit(X, np.array(["no", "yes"])[y])
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc_ovr", "accuracy", "neg_log_loss"])
+def test_scoring(scoring):
+    X, y = classes()
+    blend = classifier(scoring=scoring).fit(X, y)
+    assert blend.score_ >= max(blend.member_scores_.values())
+    assert (blend.score_ > 0.5) == (scoring != "neg_log_loss")
+    weighted = classifier(scoring=scoring).fit(X, y, sample_weight=np.linspace(0.5, 1, 120))
+    assert weighted.score_ != blend.score_
+
+
+def test_scoring_with_a_callable_without_weights():
+    X, y = targets()
+
+    def worst(model, X, y):
+        return -np.abs(model.predict(X) - y).max()
+
+    blend = regressor(scoring=worst).fit(X, y)
+    other = regressor(scoring="neg_max_error").fit(X, y)
+    assert blend.weights_ == other.weights_
+    assert blend.score_ == pytest.approx(other.score_)
+
+
+# ------------------------------------------------------------------------------ other estimators
+
+
+@pytest.mark.parametrize(
+    "groups, message",
+    [
+        (np.zeros(60), "groups must have at least 2 groups"),
+        (np.full(60, np.nan), "groups contains NaN"),
+        ([None, "a", 3] * 20, "groups must be numbers or strings"),
+        (np.ones((60, 2)), "groups.shape"),
+    ],
+)
+def test_bad_groups(groups, message):
+    X, y = make_classification(60, random_state=0)
+    blend = BlendedForestClassifier([ManifoldForestClassifier(2)], cv=3)
+    with pytest.raises(ValueError, match=message):
+        blend.fit(X, y, groups=groups)
+
+
+def test_there_are_no_more_folds_than_groups():
+    X, y = make_classification(60, random_state=0)
+    blend = BlendedForestClassifier([DecisionTreeClassifier()], cv=5)
+    assert blend.fit(X, y, groups=np.arange(60) % 2).members_
+
+
+HALF = np.arange(30)
+
+
+@pytest.mark.parametrize(
+    "cv, message",
+    [
+        ([(HALF, HALF + 40), (HALF + 30, HALF)], "cv has test rows outside of 0 .. 59"),
+        ([1, 2], "cv yields no pairs of training and test rows"),
+        ([(HALF, HALF[:, None])], "cv must yield row numbers or masks of 60 rows"),
+        ([(HALF, HALF / 2)], "cv must yield row numbers or masks of 60 rows"),
+        ([(HALF, HALF > 5)], "cv must yield row numbers or masks of 60 rows"),
+        ([(HALF, ["a", "b"])], "cv must yield row numbers or masks of 60 rows"),
+        (KFold(61), "cv yields no pairs of training and test rows: .*n_splits=61"),
+    ],
+)
+def test_folds_are_checked(cv, message):
+    X, y = make_classification(60, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        BlendedForestClassifier([ManifoldForestClassifier(2)], cv=cv).fit(X, y)
+
+
+@pytest.mark.parametrize("found, error", [(np.nan, ValueError), (None, TypeError)])
+def test_scoring_must_return_finite_numbers(found, error):
+    X, y = make_classification(60, random_state=0)
+    blend = BlendedForestClassifier(
+        [DecisionTreeClassifier()], cv=2, scoring=lambda estimator, X, y: found
+    )
+    with pytest.raises(error, match="scoring"):
+        blend.fit(X, y)

@@ -1,0 +1,183 @@
+"""Members of blends: those of other packages, frozen ones, and errors of members."""
+
+import numpy as np
+import pytest
+from blends import classes, classifier, regressor, targets
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestRegressor,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
+from sklearn.metrics import r2_score
+from sklearn.model_selection import (
+    KFold,
+)
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import skforest
+from skforest import (
+    BlendedForestClassifier,
+    BlendedForestRegressor,
+    ManifoldForestClassifier,
+    ObliqueBoostingRegressor,
+)
+from skforest.blend.members import OwnMember, response_of
+
+
+def test_members_of_other_packages():
+    X, y = classes()
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    members = [ManifoldForestClassifier(5), ExtraTreesClassifier(20), ("logistic", pipeline)]
+    blend = classifier(members=members, n_jobs=1).fit(X, y)
+    assert list(blend.weights_) == ["ManifoldForest", "ExtraTrees", "logistic"]
+    trees = blend.members_["ExtraTrees"]
+    assert trees.n_jobs == 1 and isinstance(trees.random_state, int)
+    alone = clone(trees).fit(X, y)
+    np.testing.assert_array_equal(trees.predict_proba(X), alone.predict_proba(X))
+    assert blend.score(X, y) > 0.9
+    again = classifier(members=members, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(again.predict_proba(X), blend.predict_proba(X))
+
+
+def test_a_frozen_member_is_the_fitted_one():
+    X, y = targets(200)
+    model = Ridge().fit(X[:100], y[:100])
+    blend = regressor(members=[FrozenEstimator(model)], cv=3).fit(X[100:], y[100:])
+    np.testing.assert_allclose(blend.predict(X), model.predict(X))
+
+
+def test_cross_validation_of_members_of_other_packages():
+    X, y = targets()
+    members = [Ridge(), ExtraTreesRegressor(10), RandomForestRegressor(10)]
+    blend = regressor(members=members, cv=KFold(4)).fit(X, y)
+    predicted = np.zeros(120)
+    for a, b in KFold(4).split(X):
+        predicted[b] = Ridge(random_state=1).fit(X[a], y[a]).predict(X[b])
+    assert blend.member_scores_["Ridge"] == pytest.approx(r2_score(y, predicted))
+    assert blend.feature_importances_.sum() == pytest.approx(1)
+
+
+def test_a_class_that_a_forest_of_this_package_did_not_see_has_probability_0():
+    X, y = classes(40)
+    forest = ManifoldForestClassifier(2, random_state=0).fit(X[y > 0], y[y > 0])
+    response = response_of(forest, X, [np.arange(3)])
+    assert not response[:, 0].any()
+    np.testing.assert_array_equal(response[:, 1:], forest.predict_proba(X))
+
+
+def test_a_class_that_a_member_did_not_see_has_probability_0():
+    X, y = classes()
+    y = np.where(np.arange(120) == 7, 9, y)
+    blend = classifier(members=[KNeighborsClassifier(), ExtraTreesClassifier(5)]).fit(X, y)
+    assert blend.predict_proba(X).shape == (120, 4)
+    only = skforest.blend.members.response_of(
+        KNeighborsClassifier().fit(X[y < 9], y[y < 9]), X, [blend.classes_]
+    )
+    assert not only[:, 3].any()
+    np.testing.assert_allclose(only.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    "members, error, message",
+    [
+        ([], ValueError, "members is empty"),
+        (["cart"], ValueError, "members contains 'cart'; the names are"),
+        ([3], TypeError, "members contains 3, which is not an estimator"),
+        ([(3, ManifoldForestClassifier())], TypeError, "its name must be a str"),
+        ([("a", "b", "c")], TypeError, "which is not an estimator"),
+        ([Ridge()], ValueError, "which is not a classifier"),
+        ([Perceptron()], ValueError, "which has no predict_proba"),
+        ("some", ValueError, "The 'members' parameter"),
+    ],
+    ids=str,
+)
+def test_bad_members(members, error, message):
+    X, y = classes()
+    with pytest.raises(error, match=message):
+        classifier(members=members).fit(X, y)
+
+
+def test_other_errors_leave_no_trace():
+    X, y = classes()
+    blend = classifier().fit(X, y)
+    before = vars(blend).copy()
+    with pytest.raises(ValueError, match="groups.shape"):
+        blend.fit(X, y, groups=[1, 2])
+    with pytest.raises(ValueError, match="2 distinct rows"):
+        blend.fit(X[[3, 3]], y[[3, 3]])
+    blend.members = [KNeighborsClassifier()]
+    with pytest.raises(ValueError, match="'KNeighbors', a KNeighborsClassifier, takes no sample"):
+        blend.fit(X, y, sample_weight=np.ones(120))
+    with pytest.raises(ValueError, match="n_jobs=0"):
+        blend.set_params(n_jobs=0).fit(X, y)
+    blend.set_params(members=before["members"], n_jobs=None)
+    assert vars(blend) == before
+
+
+class Strange(DecisionTreeClassifier):
+    """Predicts other probabilities."""
+
+    def __init__(self, change=None, max_depth=None):
+        super().__init__(max_depth=max_depth)
+        self.change = change
+
+    def predict_proba(self, X):
+        return self.change(super().predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda proba: proba * np.nan, "'Strange' predicts values that are not finite"),
+        (lambda proba: 2 * proba - 1, "'Strange' predicts negative probabilities"),
+        (lambda proba: proba[:, :1], r"an array of shape \(40, 1\) for 2 classes"),
+        (lambda proba: proba[1:], r"an array of shape \(39, 2\), expected \(40, 2\)"),
+    ],
+)
+def test_responses_of_members_are_checked(change, message):
+    X, y = make_classification(120, random_state=0)
+    members = [ManifoldForestClassifier(2), Strange(change)]
+    with pytest.raises(ValueError, match=message):
+        BlendedForestClassifier(members, cv=3).fit(X, y)
+
+
+def test_members_with_several_quantiles_are_refused():
+    X, y = make_friedman1(60, random_state=0)
+    member = ObliqueBoostingRegressor(2, loss="quantile", quantile=[0.1, 0.9], n_bags=1)
+    with pytest.raises(
+        ValueError, match=r"'ObliqueBoosting' predicts an array of shape \(60, 2\)"
+    ):
+        BlendedForestRegressor([member], cv=2).fit(X, y)
+
+
+def test_an_error_names_the_member():
+    X, y = make_classification(60, random_state=0)
+    X[0, 0] = np.nan
+    blend = BlendedForestClassifier([("linear", LogisticRegression())], cv=2)
+    with pytest.raises(ValueError) as caught:
+        blend.fit(X, y)
+    assert "'linear'" in caught.value.__notes__[0]
+
+
+def test_an_interrupted_fit_changes_nothing(monkeypatch):
+    X, y = classes()
+    blend = classifier().fit(X, y)
+    expected, before = blend.predict_proba(X), vars(blend).copy()
+    members = [vars(member).copy() for member in blend.members_.values()]
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OwnMember, "train", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        blend.fit(X[:90, :4], y[:90])
+    assert vars(blend) == before
+    assert [vars(member) for member in blend.members_.values()] == members
+    np.testing.assert_array_equal(blend.predict_proba(X), expected)

@@ -1,0 +1,255 @@
+"""Weights of the members of blends: their choice, criteria, temperature."""
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, r2_score
+
+import skforest
+from skforest.blend.members import _mean_by_row
+from skforest.training.blending import (
+    HeldOutLogLoss,
+    HeldOutR2,
+    Scorer,
+    blend_weights,
+    find_temperature,
+    flattening_temperature,
+    greedy_weights,
+    sharpened,
+)
+
+
+def test_greedy_weights_by_hand():
+    y = np.array([[0.0], [0.0], [1.0], [1.0]])
+    right = y + [[0.25], [-0.25], [0.25], [-0.25]]
+    opposite = y - [[0.25], [-0.25], [0.25], [-0.25]]
+    wrong = 1 - y
+    criterion = HeldOutR2(y, np.ones(4))
+    residuals = [criterion.reduce(response) for response in (wrong, right, opposite)]
+    assert greedy_weights(criterion, residuals, 40).tolist() == [0, 0.5, 0.5]
+    farther = y + 3 * (right - y)
+    residuals = [criterion.reduce(response) for response in (farther, right)]
+    assert greedy_weights(criterion, residuals, 40).tolist() == [0, 1]
+    weights, score = blend_weights(criterion, [farther, right], 40, seed=0)
+    assert weights.tolist() == [0, 1]
+    assert score == pytest.approx(r2_score(y, right))
+
+
+def test_weights_are_means_over_bootstrap_samples():
+    rng = np.random.default_rng(0)
+    codes, proba = rng.integers(0, 2, (60, 1)), rng.dirichlet([1, 1], (3, 60))
+    criterion = HeldOutLogLoss(codes, [2], rng.random(60) + 0.5)
+    weights, score = blend_weights(criterion, proba, 10, seed=3)
+    random, expected = np.random.RandomState(3), np.zeros(3)
+    for _ in range(20):
+        rows = random.randint(60, size=60)
+        own = HeldOutLogLoss(codes[rows], [2], criterion.weight[rows])
+        expected += greedy_weights(own, [own.reduce(part[rows]) for part in proba], 10) / 20
+    expected[expected < 0.05] = 0
+    np.testing.assert_allclose(weights, expected / expected.sum(), rtol=1e-12)
+    blended = np.einsum("m,mij->ij", weights, proba)
+    assert score == pytest.approx(criterion.score(criterion.reduce(blended)))
+
+
+def test_samples_of_rows_stay_within_the_budget():
+    rng = np.random.default_rng(0)
+    y = rng.random((50, 1))
+    responses = [y + rng.normal(0, scale, y.shape) for scale in (0.2, 0.2, 0.4)]
+    costs = [3.0, 4.0, 1.0]
+    weights, _ = blend_weights(HeldOutR2(y, np.ones(50)), responses, 20, 0, costs, budget=7)
+    assert np.dot(weights > 0, costs) <= 7
+    weights, _ = blend_weights(HeldOutR2(y, np.ones(50)), responses, 20, 0)
+    assert (weights > 0).all()
+
+
+def test_greedy_weights_within_a_budget():
+    y = np.array([[0.0], [1.0]])
+    first, second, wrong = y + [[0.25], [-0.25]], y - [[0.25], [-0.25]], 1 - y
+    criterion = HeldOutR2(y, np.ones(2))
+    parts, costs = [first - y, second - y, wrong - y], [3.0, 4.0, 1.0]
+
+    def chosen(budget):
+        return greedy_weights(criterion, parts, 10, costs, budget).tolist()
+
+    assert chosen(7) == [0.5, 0.5, 0]
+    assert chosen(6) == [1, 0, 0]
+    assert chosen(0.5) == [0, 0, 1]
+
+
+def test_criteria_are_the_metrics():
+    rng = np.random.default_rng(0)
+    codes, weight = rng.integers(0, 3, (50, 1)), rng.random(50)
+    proba = rng.dirichlet(np.ones(3), 50) * 0.9 + 0.1 / 3
+    criterion = HeldOutLogLoss(codes, [3], weight)
+    expected = -log_loss(codes[:, 0], proba, sample_weight=weight)
+    assert criterion.score(criterion.reduce(proba)) == pytest.approx(expected)
+    y, predicted = rng.random((50, 2)), rng.random((50, 2))
+    criterion = HeldOutR2(y, weight)
+    expected = r2_score(y, predicted, sample_weight=weight)
+    assert criterion.score(criterion.reduce(predicted)) == pytest.approx(expected)
+
+
+def test_a_scorer_sees_whole_weights_as_copies():
+    seen = []
+
+    def scorer(response, X, y, **options):
+        seen.append((response.tolist(), X.tolist(), y.tolist(), options))
+        return 0.0
+
+    X, y, response = np.array([3, 4]), np.array([5.0, 6.0]), np.array([7.0, 8.0])
+    own = lambda X, response: response, lambda rows: X[rows], y
+    for weight, n_samples in (([2.0, 1.0], 3), ([9.0, 1.0], 10)):
+        Scorer(scorer, *own, np.array(weight), n_samples).score(response)
+    for weight in ([0.5, 1.0], [9.0, 1.0]):
+        Scorer(scorer, *own, np.array(weight), 2).score(response)
+    assert seen[0] == ([7, 7, 8], [3, 3, 4], [5, 5, 6], {})
+    assert seen[1] == ([7] * 9 + [8], [3] * 9 + [4], [5] * 9 + [6], {})
+    for *rest, options in seen[2:]:
+        assert rest == [[7, 8], [3, 4], [5, 6]] and list(options) == ["sample_weight"]
+
+
+@pytest.mark.parametrize("is_frame", [False, True])
+def test_a_scorer_of_costs_sees_the_rows(is_frame):
+    """Also where rows repeat often, and with weights of classes."""
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.integers(0, 2, 300), "cost": rng.integers(1, 4, 300)}
+    X = np.stack(list(columns.values()), axis=1).astype(float)
+    if is_frame:
+        X = pytest.importorskip("pandas").DataFrame(X, columns=list(columns))
+    y = (columns["a"] ^ (rng.random(300) < 0.2)).astype(int)
+    seen = []
+
+    def saved(model, X, y):
+        cost = X["cost"] if hasattr(X, "columns") else X[:, 1]
+        seen.append(len(y))
+        return (cost * (model.predict(X) == y)).mean()
+
+    members = ["manifold", ("dummy", DummyClassifier())]
+    for class_weight in (None, "balanced"):
+        blend = skforest.BlendedForestClassifier(
+            members, scoring=saved, class_weight=class_weight, random_state=0
+        )
+        blend.fit(X, y)
+        assert set(seen) == {300}
+        assert blend.member_scores_["manifold"] == pytest.approx(1.6, abs=0.15)
+    with pytest.raises(TypeError, match="scoring must take sample_weight"):
+        blend.fit(X, y, sample_weight=rng.random(300))
+    blend.set_params(scoring=lambda model, X, y: model.predict(X[:5]).sum())
+    with pytest.raises(ValueError, match="scoring must predict all rows of its X"):
+        blend.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "members, message",
+    [
+        ([("cv", DummyClassifier())], "'cv', which is also a parameter"),
+        ([("a__b", DummyClassifier())], "'a__b', which must not contain '__'"),
+    ],
+)
+def test_names_of_members_that_cannot_be_set(members, message):
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    with pytest.raises(ValueError, match=message):
+        skforest.BlendedForestClassifier(members).fit(X, y)
+
+
+def test_members_and_their_parameters_are_set_together():
+    blend = skforest.BlendedForestClassifier()
+    blend.set_params(members=[("q", LogisticRegression())], q__C=0.5)
+    assert blend.members[0][1].C == 0.5 and blend.get_params()["q__C"] == 0.5
+
+
+def test_a_time_out_of_a_member_is_an_error_of_its_own():
+    class Late(DummyClassifier):
+        def fit(self, X, y, sample_weight=None):
+            raise TimeoutError("no answer")
+
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    for members in ([Late()], [Late(), "manifold"]):
+        with pytest.raises(TimeoutError, match="no answer"):
+            skforest.BlendedForestClassifier(members).fit(X, y)
+
+
+def test_no_importances_without_a_member_that_has_them():
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    blend = skforest.BlendedForestClassifier([DummyClassifier()]).fit(X, y)
+    with pytest.raises(AttributeError, match="no member of this blend has"):
+        _ = blend.feature_importances_
+
+
+def test_members_of_small_weight_are_left_out():
+    """Of many members that are about as good, no weight is below 0.05."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(80, 1))
+    responses = [y + rng.normal(size=(80, 1)) for _ in range(14)]
+    weights, _ = blend_weights(HeldOutR2(y, np.ones(80)), responses, 40, 0)
+    assert weights.sum() == pytest.approx(1)
+    assert (weights == 0).any() and weights[weights > 0].min() >= 0.05
+
+
+def test_means_of_the_copies_of_rows_have_their_weights():
+    rng = np.random.default_rng(0)
+    row, values = rng.integers(5, size=40), rng.normal(size=(40, 2))
+    weight = rng.exponential(size=40) * (rng.random(40) < 0.8)
+    found = _mean_by_row(values, weight, row)
+    for number in range(5):
+        own = row == number
+        expected = np.average(values[own], axis=0, weights=weight[own])
+        np.testing.assert_allclose(found[number], expected)
+
+
+def test_the_temperature_is_that_of_the_weighted_loss_and_of_other_folds():
+    """Few sure and wrong rows of much weight ask for a higher temperature."""
+    rng = np.random.default_rng(0)
+    p = np.where(rng.random(400) < 0.5, 0.9, 0.1)
+    probability = np.stack([1 - p, p], axis=1)
+    codes = (rng.random(400) < p).astype(int)
+    is_wrong = (p > 0.5) != (codes == 1)
+    weight, fold = np.where(is_wrong, 4.0, 1.0), np.arange(400) % 4
+    found = find_temperature(probability, codes, weight, fold, 4)
+    grid = np.exp(np.linspace(-2, 2, 401))
+    own = np.where(codes == 1, p, 1 - p)
+    losses = []
+    for temperature in grid:
+        right = own ** (1 / temperature)
+        right = right / (right + (1 - own) ** (1 / temperature))
+        share = 1 / 402  # of each label belongs to the other class
+        losses.append(-weight @ ((1 - share) * np.log(right) + share * np.log1p(-right)))
+    assert found == pytest.approx(grid[np.argmin(losses)], rel=0.02)
+    assert found > 1.5 * find_temperature(probability, codes, np.ones(400), fold, 4)
+    # Folds that ask for opposite temperatures: that of the others helps no fold.
+    fold = (is_wrong.cumsum() > is_wrong.sum() / 2).astype(int)
+    sure = (fold == 0) | ~is_wrong
+    codes = np.where(fold == 0, codes, np.where(sure, codes, 1 - codes))
+    assert find_temperature(probability, codes, np.ones(400), fold, 2) == 1
+
+
+def test_temperature():
+    rng = np.random.default_rng(0)
+    logits = rng.standard_normal((3000, 3)) * 2
+    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    codes = np.array([rng.choice(3, p=p) for p in true])
+    own = codes, np.ones(3000), np.arange(3000) % 5, 5
+    assert sharpened(true, 1.0) is true
+    for power in (0.5, 2.0):
+        distorted = sharpened(true, power)
+        found = find_temperature(distorted, *own)
+        assert found == pytest.approx(1 / power, rel=0.15)
+        np.testing.assert_allclose(sharpened(distorted, 1 / power), true, rtol=1e-6)
+    assert find_temperature(sharpened(true, 0.5), *own, may_flatten=False) == 1
+
+
+def test_few_rows_that_are_all_right_do_not_prove_certainty():
+    sure = np.tile([1e-6, 1 - 1e-6], (10, 1))
+    labels, weight = np.ones(10, dtype=int), np.ones(10)
+    found = sharpened(sure, flattening_temperature(sure, labels, weight))
+    np.testing.assert_allclose(found[:, 1], 11 / 12, rtol=1e-3)  # Platt's target
+    # Probabilities that are not sure enough remain as they are.
+    unsure = np.tile([0.2, 0.8], (10, 1))
+    assert flattening_temperature(unsure, labels, weight) == pytest.approx(1, abs=1e-4)
+
+
+def test_few_rows_that_are_all_right_are_not_sharpened_without_a_limit():
+    right = np.tile([0.02, 0.08, 0.9], (50, 1))
+    own = np.full(50, 2), np.ones(50), np.arange(50) % 5, 5
+    assert 0.9 < sharpened(right, find_temperature(right, *own))[0, 2] < 52 / 53

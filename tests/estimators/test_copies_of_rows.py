@@ -1,0 +1,235 @@
+"""A weight of k is k copies of a row, for every estimator."""
+
+import numpy as np
+import pytest
+from makers import response, task
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+import skforest
+from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest.table.training_set import MAX_COPIES, TrainingSet, rescale_weights
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ObliqueBoostingClassifier(20, random_state=0),
+        skforest.RandomHingeForestClassifier(5, n_bags=2, max_iter=50, random_state=0),
+        skforest.BlendedForestClassifier(
+            [skforest.CO2ForestClassifier(10), ManifoldForestClassifier(10)], random_state=0
+        ),
+    ],
+    ids=["boosting", "hinge", "blend"],
+)
+def test_weights_are_copies_of_rows_with_several_targets(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(300, 3)).astype(float)
+    y = (rng.random(300) < 0.2 + 0.25 * X[:, 0]).astype(int)
+    rows, weight = np.unique(np.c_[X, y], axis=0, return_counts=True)
+    expected = estimator.fit(X, y).predict_proba(X)
+    found = estimator.fit(rows[:, :3], rows[:, 3], sample_weight=weight).predict_proba(X)
+    assert_array_equal(found, expected)
+
+
+def test_members_of_other_packages_see_other_copies_of_a_row():
+    """A blend that holds out all copies of a row would prefer the member that knows no feature."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(400, 3)).astype(float)
+    y = (rng.random(400) < 0.2 + 0.6 * X[:, 0]).astype(int)
+    members = [("none", DummyClassifier()), ("tree", DecisionTreeClassifier())]
+    blend = skforest.BlendedForestClassifier(members, random_state=0).fit(X, y)
+    assert blend.weights_["tree"] > 0.7
+
+
+@pytest.mark.every_class
+def test_a_factor_of_all_weights_has_no_effect(estimator):
+    X, y = task(estimator, 60)
+    expected = response(estimator.fit(X, y), X)
+    for factor in (0.1, 3.0, 1e7):
+        weighted = estimator.fit(X, y, sample_weight=np.full(60, factor))
+        assert_array_equal(response(weighted, X), expected)
+    assert_array_equal(response(estimator.fit(np.tile(X, (3, 1)), np.tile(y, 3)), X), expected)
+    weight = 2 + np.arange(60) % 3
+    expected = response(estimator.fit(X, y, sample_weight=weight), X)
+    assert_array_equal(response(estimator.fit(X, y, sample_weight=weight / 7), X), expected)
+
+
+@pytest.mark.parametrize("weight, expected", [
+    ([0.1, 0.1 + 0.2, 0, 0.7], [1, 3, 0, 7]),
+    ([1e300, 1.5e300], [2, 3]),
+    ([6, 9], [2, 3]),
+    ([1, np.pi, 7], [1, np.pi, 7]),
+    ([2.0**-90, np.pi * 2.0**-90], [0.25, np.pi / 4]),
+    ([1, 2.0**40], [1, 2.0**40]),
+])  # fmt: skip
+def test_weights_are_whole_multiples_where_they_can_be(weight, expected):
+    assert_array_equal(rescale_weights(np.array(weight, dtype=float)), expected)
+
+
+def test_copies_of_rows_with_several_targets():
+    X = np.array([[0], [0], [0], [1], [1], [2], [2]], dtype=np.uint8)
+    y = np.array([0, 0, 1, 0, 0, 1, 0])[:, None].astype(float)
+    for unit in (1, 0.1):
+        data = TrainingSet(X, y, unit * np.array([1, 2, 1, 1, 1, 1, 300.0]))
+        copies, row = data.in_copies()
+        assert_array_equal(copies.y[:, 0], data.y[row, 0])
+        assert_array_equal(copies.X, data.X[row])
+        assert_allclose(np.bincount(row, copies.weight), data.weight)
+        # Weights of classes are not copies.
+        weighted, other_row = data.with_weight(data.weight * (1 + 1.5 * data.y[:, 0])).in_copies()
+        assert_array_equal(other_row, row)
+        # In a unit in which they are whole.
+        assert_allclose(weighted.weight, 2 * copies.weight * (1 + 1.5 * copies.y[:, 0]))
+        assert {(*x, *t): n for x, t, n in zip(data.X, data.y, np.bincount(row))} == {
+            (0, 0): 3, (0, 1): 1, (1, 0): 1, (2, 0): MAX_COPIES, (2, 1): 1,
+        }  # fmt: skip
+    unique, row = TrainingSet(X[:3], y[:3] * 0, np.ones(3)).in_copies()
+    assert len(unique) == len(row) == 1
+
+
+@pytest.mark.parametrize("unit", [1, 3, 2.0**-900])
+def test_copies_of_rows_that_repeat(unit):
+    """Those of a random sample are held out one by one; weights that say how much rows matter
+    are not copies."""
+    rng = np.random.default_rng(0)
+    X, y = np.arange(400, dtype=np.float32)[:, None], rng.integers(0, 2, size=(400, 1)) * 1.0
+    ones = np.full(400, float(unit))
+
+    def numbers(weight, y=y, **options):
+        data = TrainingSet(X, y, weight)
+        copies, row = data.in_copies(**options)
+        found = np.bincount(row)
+        assert_array_equal(np.bincount(row, copies.weight), data.weight)
+        assert_array_equal(copies.X, data.X[row])
+        return found[np.argsort(data.X[:, 0])]
+
+    repeated = ones * np.where(rng.random(400) < 0.2, rng.integers(2, 5, size=400), 1)
+    expected = repeated / unit
+    assert_array_equal(numbers(repeated), expected)
+    assert_array_equal(numbers(repeated, y=rng.normal(size=(400, 1))), expected)  # real targets
+    assert numbers(np.where(X[:, 0] == 7, 300 * unit, repeated))[7] == MAX_COPIES
+    assert (numbers(repeated, also_repeated=False) == 1).all()
+    # The second class has more weight, even if it is rare.
+    for rare in (0.1, 0.01):
+        label = (rng.random((400, 1)) < rare) * 1.0
+        weight = np.where(label[:, 0] == 1, 5 * unit, repeated)
+        assert_array_equal(numbers(weight, y=label), np.where(label[:, 0] == 1, 1, expected))
+    for weight in (
+        ones,
+        ones * rng.integers(1, 5, size=400),
+        np.where(np.arange(400) == 3, 1e30 * unit, repeated),  # more than a table has
+        repeated * np.where(np.arange(400) == np.argmin(repeated), 1.5, 1),
+        unit * np.bincount(rng.integers(0, 400, 400), minlength=400),  # a bootstrap sample
+    ):
+        used = weight > 0
+        assert (numbers(weight)[: used.sum()] == 1).all()
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_samples_of_rows_that_occur_often_keep_the_frequencies_of_targets(given):
+    """Without held-out rows, too; a sample of four rows would often be without one of them."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(1000, 1)).astype(float)
+    y = (rng.random(1000) < 0.12 + 0.41 * X[:, 0]).astype(int)
+    expected = [y[X[:, 0] == value].mean() for value in (0, 1)]
+    model = skforest.ObliqueBoostingClassifier(100, early_stopping=given, random_state=0)
+    model.fit(X, y, **({"X_val": X, "y_val": y} if given else {}))
+    assert_allclose(model.predict_proba([[0.0], [1.0]])[:, 1], expected, atol=0.02)
+
+
+def test_weights_of_classes_do_not_change_what_is_a_copy():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(90, 6)).astype(float)
+    y = (rng.random(90) < 0.3 + 0.4 * X[:, 0]).astype(int)
+    weight = np.where(rng.random(90) < 0.9, 1, 50)
+    row = np.repeat(np.arange(90), weight)
+    model = skforest.ObliqueBoostingClassifier(10, class_weight="balanced", random_state=0)
+    expected = model.fit(X[row], y[row]).predict_proba(X)
+    assert_array_equal(model.fit(X, y, sample_weight=weight).predict_proba(X), expected)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ObliqueBoostingRegressor(5, random_state=0),
+        skforest.RandomHingeForestRegressor(
+            2,
+            loss="quantile",
+            max_iter=50,
+            random_state=0,
+            procedure=skforest.HingeProcedure(early_stopping=True),
+        ),
+        skforest.BlendedForestRegressor(
+            [
+                (
+                    "hinge",
+                    skforest.RandomHingeForestRegressor(
+                        2, loss="quantile", max_iter=20, random_state=0
+                    ),
+                ),
+                ("manifold", ManifoldForestRegressor(4, random_state=0)),
+            ],
+            random_state=0,
+        ),
+    ],
+    ids=["boosting", "quantiles", "blend"],
+)
+def test_copies_of_copies_are_not_made(estimator):
+    """Where rows are held out twice, for early stopping and for a choice or a calibration."""
+    rng = np.random.default_rng(30)
+    X = rng.normal(size=(100, 4)).astype(np.float32)
+    y = X.sum(axis=1) + rng.normal(size=100)
+    weight = np.where(rng.random(100) < 0.9, 1, 250)
+    row = np.repeat(np.arange(100), weight)
+    expected = estimator.fit(X[row], y[row]).predict(X)
+    assert_array_equal(estimator.fit(X, y, sample_weight=weight).predict(X), expected)
+    assert_array_equal(estimator.fit(X, y, sample_weight=32 * weight).predict(X), expected)
+    data = TrainingSet(X, y[:, None], 32.0 * weight)
+    once, _ = data.in_copies()
+    twice, row = once.in_copies()
+    assert len(row) == len(twice) == len(once) > len(data)
+
+
+def test_rows_that_repeat_are_learned():
+    """Held-out copies show that what is noise for other rows can be known."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
+    drawn = np.concatenate([np.arange(600), rng.integers(0, 600, 190)])
+    new = rng.integers(0, 600, 300)
+    model = skforest.ObliqueBoostingClassifier(300, n_bags=2, random_state=0)
+    once, n_rounds = model.fit(X, y).score(X[new], y[new]), sum(model.n_iter_)
+    assert model.fit(X[drawn], y[drawn]).score(X[new], y[new]) > once + 0.05
+    assert sum(model.n_iter_) > 2 * n_rounds
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ObliqueBoostingClassifier(random_state=0),
+        skforest.ObliqueBoostingClassifier(n_bags=1, random_state=0),
+        skforest.ObliqueBoostingRegressor(random_state=0),
+        skforest.RandomHingeForestClassifier(random_state=0),
+        skforest.RandomHingeForestClassifier(
+            random_state=0, procedure=skforest.HingeProcedure(early_stopping=True)
+        ),
+        skforest.BlendedForestClassifier(
+            [skforest.ObliqueBoostingClassifier(100, n_bags=2), ManifoldForestClassifier(20)],
+            random_state=0,
+        ),
+    ],
+    ids=["bags", "one bag", "regressor", "hinge", "hinge, early stopping", "blend"],
+)
+@pytest.mark.parametrize("n_features", [2, 3])
+def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features):
+    """The copies of a row are one row: without it, its X would have the other labels only."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(2400, n_features)).astype(float)
+    truth = 1 / (1 + np.exp(1.5 - X[:, 0] - 1.5 * (X[:, 1] == X[:, -1])))
+    y = (rng.random(2400) < truth).astype(int)
+    model = estimator.fit(X, y)
+    found = model.predict_proba(X)[:, 1] if is_classifier(model) else model.predict(X)
+    assert np.sqrt(np.mean((found - truth) ** 2)) < 0.4 * truth.std()

@@ -1,0 +1,274 @@
+"""Data at the edges: few rows, few values, any layout, light and heavy weights."""
+
+import numpy as np
+import pytest
+from makers import changed, response
+from refusals import N, refuses, runs, task
+from sklearn.base import clone, is_classifier
+
+import skforest
+
+# Bad input gives a result or an error, no warning of NumPy.
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
+
+# ------------------------------------------------------------------------- few rows, few values
+
+
+@pytest.mark.every_class
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
+def test_one_row(estimator):
+    X, y = task(estimator)
+    estimator.fit(X[:1], y[:1])
+    np.testing.assert_array_equal(estimator.predict(X), np.full(N, y[0]))
+    assert estimator.forest_.n_nodes == 10
+    np.testing.assert_array_equal(estimator.apply(X), np.zeros((N, 10)))
+    if is_classifier(estimator):
+        np.testing.assert_array_equal(estimator.predict_proba(X), np.ones((N, 1)))
+    np.testing.assert_array_equal(estimator.feature_importances_, np.zeros(6))
+
+
+@pytest.mark.every_class
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
+def test_two_rows(estimator):
+    X, _ = task(estimator)
+    y = np.array([0, 1])
+    estimator.set_params(bootstrap=False).fit(X[:2], y)
+    np.testing.assert_array_equal(estimator.predict(X[:2]), y)
+
+
+@pytest.mark.every_class
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
+def test_one_class(classifier):
+    X, y = task(classifier)
+    classifier.set_params(oob_score=True, n_estimators=50).fit(X, np.full(N, "only"))
+    assert classifier.classes_.tolist() == ["only"]
+    np.testing.assert_array_equal(classifier.predict(X), np.full(N, "only"))
+    np.testing.assert_array_equal(classifier.predict_proba(X), np.ones((N, 1)))
+    np.testing.assert_array_equal(classifier.predict_log_proba(X), np.zeros((N, 1)))
+    assert classifier.oob_score_ == 1.0
+
+
+@pytest.mark.parametrize("weight", ["balanced", "balanced_subsample", {0: 2}], ids=str)
+@pytest.mark.needs("min_weight_fraction_leaf")
+def test_one_class_with_class_weight(classifier, weight):
+    X, _ = task(classifier)
+    classifier.set_params(class_weight=weight).fit(X, np.zeros(N, dtype=int))
+    np.testing.assert_array_equal(classifier.predict_proba(X), np.ones((N, 1)))
+
+
+@pytest.mark.needs("projection")
+@pytest.mark.parametrize("value", [np.uint8(7), np.float32(7), np.float32(0.1), 0.0])
+@pytest.mark.parametrize("projection", ["axis", "sparse", "patch"])
+@pytest.mark.parametrize("splitter", ["hist", "exact"])
+def test_constant_features(estimator, value, projection, splitter):
+    X = np.full((40, 6), value)
+    y = np.arange(40) % 4 // 3  # a quarter of ones
+    changed(estimator, projection=projection, splitter=splitter, bootstrap=False).fit(X, y)
+    expected = [0.75, 0.25] if is_classifier(estimator) else 0.25
+    np.testing.assert_allclose(response(estimator, X)[:1], [expected], rtol=1e-6)
+    assert (estimator.forest_.n_leaves == 1).all()
+    np.testing.assert_array_equal(estimator.feature_importances_, np.zeros(6))
+
+
+@pytest.mark.needs("projection")
+def test_one_feature_among_constant_ones(estimator):
+    rng = np.random.default_rng(0)
+    X = np.full((80, 20), 3.0)
+    X[:, 13] = rng.standard_normal(80)
+    y = (X[:, 13] > 0) * 1
+    for projection in ("axis", "sparse"):
+        estimator.set_params(bootstrap=False, projection=projection, max_features=60).fit(X, y)
+        assert estimator.score(X, y) == pytest.approx(1)
+        assert estimator.feature_importances_.argmax() == 13
+        assert estimator.feature_importances_.sum() == pytest.approx(1)
+
+
+@pytest.mark.every_class
+@pytest.mark.needs("max_features", "min_weight_fraction_leaf")
+def test_duplicate_rows_with_different_labels(estimator):
+    X = np.repeat([[0.0, 0], [1, 5]], [4, 10], axis=0)
+    y = np.array([0, 0, 0, 1] + [1] * 9 + [0])
+    estimator.set_params(bootstrap=False, max_features=None).fit(X, y)
+    share = np.array([0.25, 0.9])[[0] * 4 + [1] * 10]
+    expected = np.column_stack([1 - share, share]) if is_classifier(estimator) else share
+    np.testing.assert_allclose(response(estimator, X), expected, rtol=1e-6)
+    assert (estimator.forest_.n_leaves == 2).all()
+
+
+@pytest.mark.needs("min_weight_fraction_leaf")
+def test_ten_thousand_classes(classifier):
+    rng = np.random.default_rng(0)
+    n = 10000
+    X = np.column_stack([np.arange(n), rng.random(n)])
+    X, y = np.concatenate([X, X + 0.2, X + 0.4]), np.tile(np.arange(n), 3)
+    if "objective" in classifier.get_params():
+        changed(classifier, n_epochs=1)
+        # Too few epochs: the grown tree is kept.
+        classifier.set_params(refine=skforest.NonGreedyTreeClassifier(n_epochs=3, nu=20.0))
+    if "finetune_epochs" in classifier.get_params():
+        classifier.set_params(greedy_epochs=1, finetune_epochs=0, max_depth=None)
+    classifier.set_params(n_estimators=2, bootstrap=False, max_features=4).fit(X, y)
+    found = classifier.predict(X[:300])
+    assert (found == y[:300]).all()
+    assert classifier.predict_proba(X[:3]).shape == (3, n)
+    assert classifier.forest_.nbytes < 40 * classifier.forest_.n_nodes
+
+
+def test_two_to_the_31_rows(estimator):
+    X = np.broadcast_to(np.uint8(0), (2**31, 1))
+    y = np.broadcast_to(np.int8(0), 2**31)
+    refuses(estimator, X, y, r"\bX\b.*2147483648 rows", "2147483647")
+    good, y = task(estimator)
+    estimator.fit(good[:, :1], y)
+    with pytest.raises(ValueError, match=r"\bX\b.*2147483648 rows.*2147483647"):
+        estimator.predict(X)
+
+
+def test_two_to_the_31_features():
+    """Refused before anything is copied: the error fits into 2 GiB of additional memory."""
+    pytest.importorskip("resource")
+    runs("""
+import resource, sys
+import numpy as np
+from sklearn.base import BaseEstimator
+import skforest
+if sys.platform == "linux":
+    limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 2**31
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+X = np.broadcast_to(np.uint8(0), (2, 2**31))
+n_refused = 0
+for name in skforest.__all__:
+    cls = getattr(skforest, name)
+    if isinstance(cls, type) and issubclass(cls, BaseEstimator) and hasattr(cls, "predict"):
+        try:
+            cls().fit(X, [0, 1])
+        except ValueError as error:
+            assert "X" in str(error) and "2147483648" in str(error), error
+            n_refused += 1
+        else:
+            raise AssertionError("not refused")
+assert n_refused >= 2
+""")
+
+
+# ------------------------------------------------------------------------------ layouts of X
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_read_only_memory_map(estimator, tmp_path, dtype):
+    X, y = task(estimator)
+    X = (X * 20 + 128).clip(0, 255).astype(dtype)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert not mapped.flags.writeable
+    one, other = clone(estimator).fit(X, y), clone(estimator).fit(mapped, y)
+    np.testing.assert_array_equal(response(one, X), response(other, mapped))
+    weight = np.ones(N)
+    weight.flags.writeable = y.flags.writeable = False
+    other = clone(estimator).fit(mapped, y, sample_weight=weight)
+    np.testing.assert_array_equal(response(one, X), response(other, mapped))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_layouts_in_memory(estimator, dtype):
+    X, y = task(estimator)
+    X = (X * 20 + 128).clip(0, 255).astype(dtype)
+    one = clone(estimator).fit(X, y)
+    wide = np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)
+    for other in (np.asfortranarray(X), X.T.copy().T, wide[::2, ::3], X[:, ::-1].copy()[:, ::-1]):
+        np.testing.assert_array_equal(
+            response(clone(estimator).fit(other, y), other), response(one, X)
+        )
+
+
+# ------------------------------------------------------------------------------------- weights
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize(
+    "weight, words",
+    [
+        (-1.0, ["sample_weight.*-1", "0 or more"]),
+        (np.nan, ["sample_weight", "NaN"]),
+        (np.inf, ["sample_weight", "inf"]),
+    ],
+    ids=["negative", "nan", "inf"],
+)
+def test_bad_weights(estimator, weight, words):
+    X, y = task(estimator)
+    weights = np.ones(N)
+    weights[7] = weight
+    refuses(estimator, X, y, *words, weight=weights)
+
+
+def test_weights_of_other_shapes(estimator):
+    X, y = task(estimator)
+    refuses(estimator, X, y, "sample_weight", r"\(59,\)", r"\(60,\)", weight=np.ones(59))
+    refuses(estimator, X, y, "sample_weight", r"\(60, 1\)", weight=np.ones((60, 1)))
+
+
+def test_weights_that_are_no_numbers(estimator):
+    X, y = task(estimator)
+    refuses(estimator, X, y, "sample_weight", weight=["a"] * N)
+    refuses(estimator, X, y, "(?i)complex", weight=np.ones(N) * 1j)
+
+
+@pytest.mark.every_class
+def test_all_weights_zero(estimator):
+    X, y = task(estimator)
+    refuses(estimator, X, y, "sample_weight", "all zero", "positive", weight=np.zeros(N))
+
+
+@pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
+@pytest.mark.needs("min_weight_fraction_leaf")
+def test_tiny_and_huge_weights(estimator, power):
+    X, y = task(estimator)
+    estimator.set_params(bootstrap=False, max_depth=3)
+    one = clone(estimator).fit(X, y)
+    other = clone(estimator).fit(X, y, sample_weight=np.full(N, 2.0**power))
+    np.testing.assert_allclose(response(other, X), response(one, X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        other.feature_importances_, one.feature_importances_, rtol=1e-3, atol=1e-6
+    )
+
+
+def test_weights_whose_sum_overflows(estimator):
+    X, y = task(estimator)
+    refuses(estimator, X, y, "sample_weight", "large|sum", weight=np.full(N, 1.7e308))
+
+
+@pytest.mark.every_class
+def test_all_weights_of_a_class_zero(classifier):
+    X, y = task(classifier)
+    weight = np.where(y == 1, 0.0, 1.0)
+    kinds = [None, "balanced"]
+    if "min_weight_fraction_leaf" in classifier.get_params():  # classes have weights in every tree
+        kinds.append("balanced_subsample")
+    for class_weight in kinds:
+        model = clone(classifier).set_params(class_weight=class_weight).fit(X, y, weight)
+        assert model.classes_.tolist() == [0, 1, 2]
+        assert not model.predict_proba(X)[:, 1].any()
+        assert set(model.predict(X)) == {0, 2}
+
+
+def test_a_class_of_weight_zero_by_class_weight(classifier):
+    X, y = task(classifier)
+    model = clone(classifier).set_params(class_weight={0: 1, 1: 0, 2: 1}).fit(X, y)
+    assert not model.predict_proba(X)[:, 1].any()
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {0: -1, 1: 1, 2: 1},
+        {0: np.nan, 1: 1, 2: 1},
+        {0: np.inf, 1: 1, 2: 1},
+        {0: 0, 1: 0, 2: 0},
+        {0: "a", 1: 1, 2: 1},
+        {7: 1},
+    ],
+    ids=str,
+)
+def test_bad_class_weights(classifier, value):
+    refuses(classifier.set_params(class_weight=value), *task(classifier), "class_weight")

@@ -1,0 +1,245 @@
+"""Random hinge forests that are trained on the parts of a stream."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from makers import OwnSquaredError, assert_same_trees
+from makers import hinge_rows as rows_of
+from makers import quick_hinge as quick
+
+from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest.training.hinge_bag import HingeTraining
+
+BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
+
+# ----------------------------------------------------------------------------------------- streams
+
+
+def classes_of(cls, y):
+    """What the first `partial_fit` needs besides X and y."""
+    return {"classes": np.unique(y)} if cls is RandomHingeForestClassifier else {}
+
+
+@BOTH
+def test_a_stream_is_learned_in_parts(cls):
+    X, y = rows_of(cls, 900)
+    model = quick(cls, learning_rate=0.02)
+    whole = np.arange(600) % 300
+    scores, known = [], classes_of(cls, y)
+    for start in range(0, 600, 60):
+        model.partial_fit(X[start : start + 60], y[start : start + 60], **known)
+        scores.append(model.score(X[600:], y[600:]))
+    assert scores[-1] > scores[0] + 0.1
+    before = model.forest_.response(X)
+    other = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(other.forest_.response(X), before)
+    for one in (model, other):
+        one.partial_fit(X[whole], y[whole])
+    np.testing.assert_array_equal(model.forest_.response(X), other.forest_.response(X))
+    assert not np.array_equal(model.forest_.response(X), before)
+    assert len(model.loss_curve_[0]) == 11 and model.n_iter_[0] > 40
+    # The forest responds as the trainer does, also where the last part has no rows.
+    training = model._stream.bags[0]
+    assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
+
+
+def test_columns_that_are_constant_in_the_first_part_have_importance():
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    first = X * [1, 0, 0]
+    model = quick(RandomHingeForestRegressor).partial_fit(first, X[:, 0])
+    assert (model.feature_importances_[1:] == 0).all()
+    X[:, 2] = 0
+    for _ in range(10):
+        model.partial_fit(X, X[:, 1])
+    assert model.feature_importances_[1] > 0 and model.feature_importances_[2] == 0
+    assert model.forest_.deviation[1] == pytest.approx(X[:, 1].std(), rel=1e-5)
+
+
+def first_parts(X, y):
+    """First parts of a stream that say little about the later ones."""
+    few, nothing = slice(0, 20), np.zeros(100)
+    tiny, large = X[:100] * [1, 1e-3, 1], X[:100] * [1, 1, 1e3]
+    return {
+        "one row": [(X[:1], y[:1])],
+        "rows one by one": [(X[i : i + 1], y[i : i + 1]) for i in range(60)],
+        "few zeros": [(X[few], nothing[few])],
+        "equal targets": [(X[:100], nothing + 300)],
+        "constant features": [(X[:100] * [1, 0, 0] + 7, y[:100])],
+        "zeros": [(X[:100], nothing)],
+        "small targets": [(X[:100], y[:100] / 1000)],
+        "large targets": [(X[:100], y[:100] * 1000)],
+        "small column": [(tiny, y[:100])],
+        "large column": [(large, y[:100])],
+    }
+
+
+@pytest.mark.parametrize("case", first_parts(np.zeros((200, 3)), np.zeros(200)))
+def test_the_first_part_of_a_stream_may_say_little_about_the_others(case):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = 5 * X[:, 1] + X[:, 2]
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02, importance_power=0, n_bags=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for part in first_parts(X, y)[case]:
+            model.partial_fit(*part)
+        for k in range(40):
+            rows = slice(100 * (k % 4), 100 * (k % 4 + 1))
+            model.partial_fit(X[rows], y[rows])
+    assert model.score(X, y) > 0.9
+
+
+def test_the_first_part_of_a_stream_of_labels_may_have_one_class_or_other_units():
+    X, y = rows_of(RandomHingeForestClassifier, 300)
+    for first in ((X[y == 1], y[y == 1]), (X[:1], y[:1]), (X * [1, 1e3, 1, 1, 1e-3, 1], y)):
+        model = quick(RandomHingeForestClassifier).partial_fit(*first, classes=[0, 1, 2])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(20):
+                model.partial_fit(X, y)
+        assert model.score(X, y) > 0.8
+
+
+def test_columns_and_targets_far_from_those_before_are_named_once():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    model = quick(RandomHingeForestRegressor).partial_fit(X[:100], X["a"][:100])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X[100:], X["a"][100:])
+    with pytest.warns(UserWarning, match="column 'b' of X, y in this part") as found:
+        model.partial_fit(X[100:] * [1, 1000], 1000 * X["a"][100:])
+    assert len(found) == 1
+
+
+@pytest.mark.filterwarnings("ignore:most values of y")
+def test_a_loss_of_the_user_follows_the_units_of_a_stream():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 3))
+    y = np.where(np.arange(800) < 200, 1, 30) * (X[:, 0] + abs(X[:, 1]))
+    model = quick(RandomHingeForestRegressor, loss=OwnSquaredError())
+    for first in range(0, 800, 100):
+        model.partial_fit(X[first : first + 100], y[first : first + 100])
+    assert model.score(X[600:], y[600:]) > 0.5
+
+
+def test_values_far_from_those_of_the_first_part_keep_their_differences():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02)
+    model.partial_fit(X * [0, 1], X[:, 0])
+    for _ in range(30):
+        model.partial_fit(X + [2e7, 0], X[:, 0])
+    assert model.score(X + [2e7, 0], X[:, 0]) > 0.9
+
+
+def test_missing_values_stay_where_they_are_when_a_column_moves():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = quick(RandomHingeForestRegressor).partial_fit(X, X[:, 0])
+    before = model.forest_.feature_map
+    with pytest.warns(UserWarning, match="column 0 of X"):
+        model.partial_fit(X + [1e5, 0], X[:, 0])
+    after = model.forest_.feature_map
+    assert after.offset[0] > before.offset[0] + 9e4
+    means = [own.value_of(0, own.fill[0]) for own in (before, after)]
+    np.testing.assert_allclose(means, X[:, 0].mean(), atol=0.01)
+
+
+@pytest.mark.parametrize("n_first", [10, 100])
+def test_a_stream_goes_on_with_the_same_bits_behind_a_pickle_and_an_error(n_first):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = X[:, 0]
+    parts = [slice(0, n_first), slice(n_first, n_first + 3), slice(150, 250), slice(250, 400)]
+    one, other = (quick(RandomHingeForestRegressor) for _ in range(2))
+    for number, part in enumerate(parts):
+        factor = 1000 if number == 2 else 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            one.partial_fit(factor * X[part], factor * y[part])
+            other.partial_fit(factor * X[part][::-1], factor * y[part][::-1])
+        assert_same_trees(one, other)
+        other = pickle.loads(pickle.dumps(other))
+        with pytest.raises(ValueError, match="y contains NaN|Input y"):
+            other.partial_fit(X, np.full(400, np.nan))
+        with pytest.raises(ValueError, match="deviates"):
+            other.partial_fit(X, np.linspace(0, 1e300, 400))
+    assert_same_trees(one, other)
+
+
+@BOTH
+def test_an_interrupted_part_leaves_the_stream_as_it_was(cls, monkeypatch):
+    X, y = rows_of(cls, 300)
+    model = quick(cls).partial_fit(X[:100], y[:100], **classes_of(cls, y))
+    twin = copy.deepcopy(model)
+    compacted_forest = HingeTraining.compacted
+
+    def interrupted(*args, **options):
+        compacted_forest(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HingeTraining, "compacted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[100:200], y[100:200])
+    monkeypatch.undo()
+    assert_same_trees(model, twin)
+    for one in (model, twin):
+        one.partial_fit(X[200:], y[200:])
+    assert_same_trees(model, twin)
+
+
+def test_classes_and_targets_of_later_parts():
+    X, y = rows_of(RandomHingeForestClassifier, 300)
+    model = quick(RandomHingeForestClassifier)
+    model.partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
+    assert model.predict_proba(X).shape == (300, 3)
+    for _ in range(20):
+        model.partial_fit(X, y)
+    assert (model.predict(X) == 2).any() and model.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="classes"):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="labels"):
+        model.partial_fit(X, y + 5)
+    # fit starts anew, and so does partial_fit behind it
+    assert_same_trees(copy.deepcopy(model).fit(X, y), quick(RandomHingeForestClassifier).fit(X, y))
+    fresh = quick(RandomHingeForestClassifier)
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        fresh.partial_fit(X, y)
+    assert not hasattr(fresh, "n_features_in_")
+    assert_same_trees(model.fit(X, y).partial_fit(X, y), fresh.partial_fit(X, y, [0, 1, 2]))
+    X, y = rows_of(RandomHingeForestRegressor, 300)
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02)
+    for k in range(30):
+        part = slice(100 * (k % 3), 100 * (k % 3 + 1))
+        model.partial_fit(X[part], 1000 + y[part])
+    assert model.score(X, 1000 + y) > 0.8
+
+
+# --------------------------------------------------------------------------------------- bootstrap
+
+
+def test_new_levels_do_not_change_those_of_the_rows_before():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"c": np.repeat(["p", "q", "r"], 10), "b": rng.normal(size=30)})
+    y = np.repeat([0.0, 5.0, -5.0], 10) + X["b"]
+    whole, parts = (quick(RandomHingeForestRegressor) for _ in range(2))
+    for first in range(0, 30, 10):
+        parts.partial_fit(X[first : first + 10], y[first : first + 10])
+    assert_same_trees(parts, whole.partial_fit(X, y))
+
+
+def test_a_stream_has_the_levels_of_its_first_rows_and_names_columns_of_others():
+    rng = np.random.default_rng(0)
+    code, b = rng.integers(0, 4, 300), rng.normal(size=300)
+    y = np.array([0, 5, -5, 10.0])[code] + b
+    X = pd.DataFrame({"c": np.array(list("pqrs"))[code], "b": b})
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02)
+    for part in (slice(0, 1), slice(1, 2), slice(2, 30), *[slice(0, 300)] * 25):
+        model.partial_fit(X[part], y[part])
+    assert sorted(model.forest_.levels[0]) == list("pqrs")
+    assert model.score(X, y) > 0.9
+    with pytest.warns(UserWarning, match="column 'c' of X are levels that the first 50 rows"):
+        model.partial_fit(X.assign(c="z"), y)

@@ -1,0 +1,440 @@
+"""Categories of tables: levels, unknown values, means of the target."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from makers import N_ROWS as N
+from makers import TABLE_MODELS as MODELS
+from makers import assert_same_trees, response
+from makers import mixed_table as table
+from makers import mixed_target as target
+
+import skforest
+from skforest import (
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+)
+from skforest.table.feature_map import CODE, LEVEL, TARGET, VALUE
+from skforest.table.target_statistics import N_FOLDS, TargetStatistics
+
+
+@pytest.fixture
+def every_feature(monkeypatch):
+    """Features of categories and of missing values are kept, whether they are useful or not."""
+    monkeypatch.setattr(skforest.estimators.base, "useful_features", lambda data, *_: data)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[False, True, False], [1], ["b"], np.array(["b"], dtype=object), np.array([1]), ("b",)],
+    ids=str,
+)
+def test_categorical_features_is_a_mask_numbers_or_names(given):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(0, 5, size=(60, 3)), columns=list("abc"))
+    y = frame["b"].isin([1, 4]).to_numpy()
+    model = CO2ForestClassifier(5, categorical_features=given, random_state=0).fit(frame, y)
+    np.testing.assert_array_equal(model.is_categorical_, [False, True, False])
+    assert model.forest_.feature_map.levels == {1: [0.0, 1.0, 2.0, 3.0, 4.0]}
+    np.testing.assert_array_equal(model.predict(frame), y)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([True, False], "2 entries, X has 3 features"),
+        ([3], r"must be in 0 \.\. 2"),
+        ([-1], r"must be in 0 \.\. 2"),
+        (["z"], "'z', which is not a column"),
+        ([1.5], "a mask of bool"),
+        ([[1]], "a mask of bool"),
+        ([1, "b"], "a mask of bool"),
+    ],
+)
+def test_wrong_categorical_features(given, message):
+    frame = pd.DataFrame(np.zeros((20, 3)), columns=list("abc"))
+    with pytest.raises(ValueError, match=message):
+        CO2ForestClassifier(5, categorical_features=given).fit(frame, np.arange(20) % 2)
+
+
+def test_names_need_a_data_frame():
+    with pytest.raises(ValueError, match="the columns of X have none"):
+        CO2ForestClassifier(5, categorical_features=["a"]).fit(np.zeros((9, 2)), [0, 1, 1] * 3)
+
+
+@pytest.mark.every_class
+def test_strings_are_refused_without_categories(estimator):
+    frame = table()
+    with pytest.raises(ValueError, match="column 'city' of X holds strings.*categorical_features"):
+        estimator.set_params(categorical_features=None).fit(frame, target(estimator, frame))
+
+
+def test_arrays_of_objects_have_categories_and_arrays_of_strings_have_none():
+    X = table()[["size", "city"]].to_numpy()
+    y = target(CO2ForestClassifier(), table())
+    model = CO2ForestClassifier(5, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.is_categorical_, [False, True])
+    assert_same_trees(model, CO2ForestClassifier(5, random_state=0).fit(X.tolist(), y))
+    with pytest.raises(ValueError, match="holds strings"):
+        CO2ForestClassifier(5).fit(X.astype(str), y)
+    strings = CO2ForestClassifier(5, categorical_features=[0, 1], random_state=0)
+    assert strings.fit(X.astype(str), y).score(X.astype(str), y) > 0.9
+
+
+def test_an_ordered_dtype_keeps_its_order():
+    frame = table()[["grade"]]
+    y = (frame["grade"] == "low").to_numpy()
+    model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
+    assert model.forest_.feature_map.levels == {0: ["low", "mid", "high"]}
+    as_text = CO2ForestClassifier(5, random_state=0).fit(frame.astype(str), y)
+    assert as_text.forest_.feature_map.levels == {0: ["high", "low", "mid"]}
+
+
+def test_few_levels_have_indicators_and_many_the_mean_of_the_target(every_feature):
+    frame = table()[["city", "shop", "open"]]
+    y = target(CO2ForestClassifier(), table())
+    model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
+    feature_map = model.forest_.feature_map
+    assert feature_map.kind.tolist() == [CODE, LEVEL, LEVEL, LEVEL, LEVEL, CODE, TARGET, VALUE]
+    assert feature_map.feature_names(frame.columns) == [
+        "city", "city = Bern", "city = Oslo", "city = Rome", "city is missing",
+        "shop", "shop (target mean)", "open",
+    ]  # fmt: skip
+
+
+def test_numbers_of_no_level_count_as_unknown():
+    """Damaged files can make them."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 5, 300).astype(float)
+    X = np.column_stack([level, rng.normal(size=300)])
+    for cls in (ManifoldForestRegressor, CO2ForestRegressor):
+        model = cls(5, categorical_features=[0], random_state=0).fit(X, level + X[:, 1])
+        codes = np.array([-1.0, 5.0, 6.0, 1e30, -1e30])  # the first one says that it is unknown
+        response = model.forest_.response(np.column_stack([codes, np.zeros(5)]))
+        np.testing.assert_array_equal(response, response[[0] * 5])
+
+
+def test_a_missing_level_has_the_mean_number_of_the_rows(every_feature):
+    rng = np.random.default_rng(0)
+    code = np.minimum(rng.integers(0, 12, 200), 3)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": np.array(list("abcd"))[code]})
+    frame.loc[::9, "c"] = None
+    weight = rng.integers(1, 4, 200)
+    y = rng.normal(size=200)
+    feature_map = ManifoldForestRegressor(2).fit(frame, y, weight).forest_.feature_map
+    table = feature_map.table_of(list(feature_map.kind).index(CODE))
+    known = frame["c"].notna().to_numpy()
+    assert table[4] == pytest.approx(np.average(code[known], weights=weight[known]))
+
+
+@pytest.mark.every_class
+def test_unknown_levels(estimator):
+    """They belong to no level: code and mean of the target are those of the average row."""
+    frame = table()
+    y = target(estimator, frame)
+    model = estimator.fit(frame, y)
+    new = frame.head(3).assign(city="Paris", shop="s99")
+    feature_map = model.forest_.feature_map
+    coded = feature_map.coded(new)
+    assert (coded[:, 2:4] == -1).all()
+    Z = feature_map.transform(coded.astype(np.float32 if not feature_map.is_scaling else float))
+    is_level = (feature_map.source == 2) & (feature_map.kind == LEVEL)
+    assert (Z[:, is_level] == 0).all()
+    assert np.isfinite(response(model, new)).all()
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize("n_levels", [2, 5])
+def test_unknown_levels_predict_between_the_others(regressor, n_levels):
+    """They are no arbitrary level, even if no feature but the category matters."""
+    estimator = regressor
+    rng = np.random.default_rng(0)
+    level, effect = rng.integers(0, n_levels, 200), np.linspace(-1, 1, n_levels)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": [f"l{k}" for k in level]})
+    y = effect[level] + 0.1 * rng.normal(size=200)
+    if "n_estimators" in estimator.get_params() and "n_bags" not in estimator.get_params():
+        estimator.set_params(n_estimators=30)
+    elif "learning_rate" in estimator.get_params():
+        estimator.set_params(n_bags=6)
+    model = estimator.fit(frame, y)
+    ends = [response(model, frame.assign(c=f"l{k}")).mean(axis=0) for k in (0, n_levels - 1)]
+    found = response(model, frame.assign(c="new"))
+    np.testing.assert_array_equal(response(model, frame.assign(c=None)), found)
+    share = np.ravel((found.mean(axis=0) - ends[0]) / (ends[1] - ends[0]))[0]
+    # Of two levels, single splits send others to one side; there are too few here for a mean.
+    assert 0.2 < share < 0.8 if n_levels > 2 else 0.02 < share < 0.98
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_an_unknown_level_is_like_the_frequent_one_of_two(regressor, is_missing):
+    rng = np.random.default_rng(0)
+    is_rare = rng.random(200) < 0.1
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": np.where(is_rare, "yes", "no")})
+    if is_missing:
+        frame["c"] = frame.c.astype(object).where(rng.random(200) > 0.1, None)
+    model = regressor.fit(frame, 5.0 * is_rare)
+    mean = response(model, frame.assign(c="new")).mean()
+    assert mean < 2, "near the mean of 0.5, and not half way to the rare level"
+
+
+def other_values(frame, kind):
+    """Columns of text that are no categories, and the reason."""
+    n = np.arange(len(frame))
+    return {
+        "numbers as text": [f"{k / 7:.3f}" for k in n[::-1]],
+        "dates or times as text": pd.date_range("2020-01-01", periods=len(n)).astype(str),
+        "as many levels as rows, or nearly": [f"id {k:04d}" for k in n],
+    }[kind]
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize("kind", list(skforest.estimators.validation.NO_CATEGORIES))
+def test_text_that_is_no_category_takes_no_part(estimator, kind):
+    frame = table()[["size", "open"]]
+    y = target(estimator, table())
+    text = frame.assign(text=other_values(frame, kind))
+    text.loc[text.index[:7], "text"] = None
+    with pytest.warns(UserWarning, match=rf"are not used: .*'text' \({kind}\)") as told:
+        model = estimator.fit(text, y)
+    assert [one.filename for one in told] == [__file__]
+    assert model.feature_importances_[2] == 0
+    np.testing.assert_array_equal(
+        response(model, text.iloc[9:]), response(model, text.iloc[9:].assign(text="other"))
+    )
+    assert list(map(len, model.forest_.levels.values())) == [1]
+
+
+@pytest.mark.parametrize(
+    ("levels", "n_rows", "expected"),
+    [
+        ([f"id {k}" for k in range(24)], 30, "as many"),
+        ([f"id {k}" for k in range(24)], 29, None),
+        ([f"id {k}" for k in range(24)], 31, None),
+        ([float(k) for k in range(80)], 100, "as many"),
+        ([str(k) for k in range(32)], 319, "numbers"),
+        ([str(k) for k in range(32)], 320, None),
+        ([str(k) for k in range(31)], 200, None),
+        (["$1,200.50", *map(str, range(80)), "?", "unknown"], 99, "numbers"),
+        ([*map(str, range(36)), "a", "b", "c", "d"], 200, "numbers"),
+        ([*map(str, range(35)), "a", "b", "c", "d", "e"], 200, None),
+        ([f"{k} Jan 2{k:03d}" for k in range(32)], 319, "dates"),
+        ([f"{k} Jan 2{k:03d}" for k in range(32)], 320, None),
+        ([f"{k:05d}" for k in range(60)], 300, None),
+        ([f"{k}:00" for k in range(31)], 10**6, None),
+        ([f"1{k // 10}:{k % 10}0 pm" for k in range(32)], 200, "dates"),
+        (["nan", "inf", *[f"v{k}" for k in range(60)]], 200, None),
+    ],
+)
+def test_when_text_is_no_category(levels, n_rows, expected):
+    found = skforest.estimators.validation.why_no_category(levels, n_rows)
+    assert found is None if expected is None else found.startswith(expected)
+
+
+def test_named_and_ordered_columns_are_categories_whatever_they_hold(recwarn):
+    n = 60
+    text = [f"{k}.5" for k in range(n)]
+    frame = pd.DataFrame({"a": text, "x": np.arange(n) % 7})
+    y = np.arange(n) % 2
+    ordered = frame.assign(a=pd.Categorical(text, categories=text, ordered=True))
+    for X, given in ((frame, ["a"]), (ordered, "from_dtype")):
+        model = ManifoldForestClassifier(5, categorical_features=given, random_state=0).fit(X, y)
+        assert len(model.forest_.levels[0]) == n
+    assert not recwarn.list
+
+
+def test_a_weight_does_not_change_what_is_a_category():
+    frame = pd.DataFrame({"a": [f"id {k % 40}" for k in range(50)], "x": np.arange(50.0)})
+    y = np.arange(50) % 2
+    for X, labels, weight in (
+        (frame, y, np.full(50, 3)),
+        (pd.concat([frame] * 3), [*y] * 3, None),
+    ):
+        with pytest.warns(UserWarning, match="are not used"):
+            CO2ForestClassifier(2).fit(X, labels, sample_weight=weight)
+
+
+def test_a_blend_warns_once():
+    frame = table()[["size", "open"]]
+    text = frame.assign(t=[f"id {k}" for k in range(N)])
+    y = target(CO2ForestClassifier(), table())
+    members = [ManifoldForestClassifier(5), CO2ForestClassifier(2, refine="nongreedy")]
+    blend = skforest.BlendedForestClassifier(members, cv=2, random_state=0)
+    with pytest.warns(UserWarning, match="'t'") as told:
+        blend.fit(text, y)
+    assert len(told) == 1
+
+
+def test_empty_strings_are_missing_values(every_feature):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"c": rng.choice(["", "a", "b"], 60), "x": rng.normal(size=60)})
+    y = (frame["c"] == "").astype(int)
+    model = ManifoldForestClassifier(5, random_state=0).fit(frame, y)
+    assert model.forest_.levels == {0: ["a", "b"]}
+    filled = frame.astype({"c": object}).replace({"c": {"": None}})
+    for rows in (slice(None), slice(3)):
+        np.testing.assert_array_equal(
+            model.predict_proba(frame[rows]), model.predict_proba(filled[rows])
+        )
+    assert model.score(filled, y) == 1
+
+
+def test_levels_of_another_type_are_unknown_with_a_warning():
+    frame = pd.DataFrame({"a": ["1", "2", "3"] * 10, "b": np.arange(30.0)})
+    y = np.arange(30) % 2
+    model = CO2ForestClassifier(5, random_state=0).fit(frame, y)
+    as_numbers = frame.assign(a=pd.Categorical([1, 2, 3] * 10))
+    for X, other, message in (
+        (frame, as_numbers, "column 'a' of X holds numbers; its levels in fit were s.*astype"),
+        (as_numbers, frame, "column 'a' of X holds strings; its levels in fit were n.*to_numeric"),
+    ):
+        model = CO2ForestClassifier(5, random_state=0).fit(X, y)
+        with pytest.warns(UserWarning, match=message) as told:
+            found = model.predict_proba(other)
+        assert [one.filename for one in told] == [__file__]
+        unknown = frame.assign(a=pd.Categorical([9] * 30) if X is as_numbers else "9")
+        np.testing.assert_array_equal(found, model.predict_proba(unknown))
+        with pytest.raises(ValueError, match=message):  # wrong rows are not trained on
+            model.set_params(warm_start=True, n_estimators=6).fit(other, y)
+
+
+def test_categories_have_no_place_on_a_grid():
+    frame = table()[["size", "city"]]
+    y = target(CO2ForestClassifier(), table())
+    with pytest.raises(ValueError, match="column 'city' of X is a category.*feature_shape"):
+        ManifoldForestClassifier(5, feature_shape=(1, 2)).fit(frame, y)
+
+
+@pytest.mark.parametrize("n_classes", [None, 2, 4])
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_target_statistics_are_those_of_a_plain_definition(n_classes, n_columns):
+    """Means of the other folds, pulled towards the overall mean; classes on their main axis."""
+    if n_classes and n_columns > 1:
+        pytest.skip("one column of labels")
+    rng = np.random.default_rng(0)
+    n, n_levels = 200, 6
+    entry = rng.integers(0, n_levels, size=n)
+    Z = rng.random((n, 2)).astype(np.float32)
+    if n_classes:
+        y = ((entry + rng.integers(0, 2, size=n)) % n_classes)[:, None].astype(float)
+        Y = (y == np.arange(n_classes)) * 1.0
+        Y = Y[:, 1:] if n_classes == 2 else Y
+    else:
+        y = entry[:, None] * np.arange(1, n_columns + 1) + rng.normal(size=(n, n_columns))
+        Y = y / y.std(axis=0)
+    weight = rng.integers(1, 4, size=n).astype(float)
+    statistics = TargetStatistics(Z, y, weight, n_classes)
+    prior = weight @ Y / weight.sum()
+    count = weight / weight.mean()
+    every_level = range(n_levels)
+    means = [np.average(Y[entry == k], axis=0, weights=count[entry == k]) for k in every_level]
+    within = sum(
+        (count[entry == k] @ np.square(Y[entry == k] - means[k])).sum() for k in every_level
+    ) / (n - n_levels)
+    n_of = np.bincount(entry, count)
+    between = sum(n_of[k] * np.square(means[k] - prior).sum() for k in every_level)
+    between = (between - (n_levels - 1) * within) / (n - np.square(n_of).sum() / n)
+    extra = weight.mean() * within / between
+
+    def deviation(level, rows):
+        own = rows[entry[rows] == level]
+        return (weight[own] @ (Y[own] - prior)) / (weight[own].sum() + extra)
+
+    every = np.arange(n)
+    found = np.stack([deviation(level, every) for level in range(n_levels)])
+    of_level = np.bincount(entry, weight)
+    axis = np.linalg.svd(found * np.sqrt(of_level)[:, None])[2][0]
+    table = statistics.fit_table(entry, n_levels)
+    axis *= np.sign((found @ axis) @ (table[:n_levels] - table[:n_levels].mean()))
+    low, unit = (found @ axis).min(), np.ptp(found @ axis)
+    np.testing.assert_allclose(table[:n_levels], (found @ axis - low) / unit, atol=1e-6)
+    np.testing.assert_allclose(table[n_levels:], -low / unit, atol=1e-6)
+    crossed = statistics.cross_fitted(entry, n_levels, table)
+    for i in range(n):
+        rest = every[every % N_FOLDS != i % N_FOLDS]
+        expected = (deviation(entry[i], rest) @ axis - low) / unit
+        assert crossed[i] == pytest.approx(expected, abs=1e-6)
+
+
+def test_rows_that_differ_in_the_target_alone_get_one_value():
+    entry = np.repeat(np.arange(3), 10)
+    Z = entry[:, None].astype(np.float32)
+    y = (np.arange(30) % 2)[:, None].astype(float)
+    statistics = TargetStatistics(Z, y, np.ones(30), 2)
+    table = statistics.fit_table(entry, 3)
+    np.testing.assert_array_equal(statistics.cross_fitted(entry, 3, table), table[entry])
+
+
+def test_labels_do_not_leak(every_feature):
+    """A category of which two rows each share a level is worth nothing."""
+    rng = np.random.default_rng(0)
+    n = 600
+    frame = pd.DataFrame({"id": [f"r{i % 300}" for i in range(n)], "x": rng.normal(size=n)})
+    y = rng.integers(0, 2, size=n)
+    model = ManifoldForestClassifier(20, random_state=0).fit(frame, y)
+    feature_map = model.forest_.feature_map
+    assert TARGET in feature_map.kind
+    data = model._known_training_set(frame, y, None)
+    column = data.X[:, list(feature_map.kind).index(TARGET)]
+    assert abs(np.corrcoef(column, data.target)[0, 1]) < 0.15
+    # The mean of the target with the row's own label tells it apart.
+    whole = feature_map.transform(feature_map.coded(frame).astype(np.float32))
+    assert abs(np.corrcoef(whole[:, list(feature_map.kind).index(TARGET)], y)[0, 1]) > 0.6
+
+
+def test_levels_of_one_class_each():
+    """The variance within levels is 0, and some levels have no row but the one left out."""
+    n = 14
+    X = pd.DataFrame({"a": [f"l{i % 13}" for i in range(n)], "b": np.arange(float(n))})
+    y = (np.arange(n) % 13) % 2
+    forest = ManifoldForestClassifier(5, random_state=0).fit(X, y)
+    assert forest.score(X, y) > 0.7
+
+
+def test_many_levels_are_learned():
+    """Targets that depend on which of a thousand levels a row has."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 1000, size=20_000)
+    effect = rng.normal(size=1000)
+    frame = pd.DataFrame({"shop": level, "x": rng.normal(size=len(level))})
+    frame["shop"] = frame["shop"].map("shop {}".format)
+    y = effect[level] + 0.1 * rng.normal(size=len(level))
+    model = ManifoldForestRegressor(5, random_state=0).fit(frame[:15_000], y[:15_000])
+    assert model.score(frame[15_000:], y[15_000:]) > 0.85
+    assert model.forest_.n_features == 3
+    # A single column of categories, whose rows differ in the target alone.
+    alone = ManifoldForestRegressor(3, random_state=0).fit(frame[["shop"]][:15_000], y[:15_000])
+    assert alone.score(frame[["shop"]][15_000:], y[15_000:]) > 0.85
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_levels():
+    rng = np.random.default_rng(0)
+    n = 200_000
+    frame = pd.DataFrame({"id": rng.integers(0, 100_000, size=n).astype(str)})
+    frame["x"] = rng.normal(size=n)
+    y = (frame["x"] > 0).to_numpy()
+    model = ManifoldForestClassifier(2, max_depth=5, random_state=0).fit(frame, y)
+    model.predict(frame)
+    assert model.forest_.nbytes < 50 * 2**20
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_an_interrupted_fit_leaves_the_model_as_it_was(cls, monkeypatch):
+    frame = table()
+    y = target(cls(), frame)
+    model = cls(3, random_state=0).fit(frame, y)
+    before = vars(model).copy()
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    for name in ("cross_fitted", "fit_table"):
+        with monkeypatch.context() as patch:
+            patch.setattr(TargetStatistics, name, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(frame.assign(city="Paris"), y)
+        assert vars(model) == before
+    model.predict(frame)

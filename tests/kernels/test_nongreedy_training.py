@@ -1,0 +1,272 @@
+"""Non-greedy trees: inference and steps of the kernel against plain definitions."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import KernelTrainingSet, fixed
+from skforest._kernels.nongreedy.trainer import JointTrainer
+
+from skforest.forest.edit import DenseTree
+from skforest.training.joint import JointSettings
+
+
+def full_tree(depth):
+    """Children of a full binary tree, its leaves numbered from the left."""
+    n_splits = 2**depth - 1
+    child = np.concatenate([2 * np.arange(n_splits) + 1, -1 - np.arange(n_splits + 1)])
+    return child.astype(np.int32)
+
+
+def lopsided_tree(depth):
+    """Children of a tree whose left children are leaves."""
+    child = np.empty(2 * depth + 1, dtype=np.int32)
+    node = leaf = 0
+    for split in range(depth):
+        child[node] = 2 * split + 1
+        child[2 * split + 1] = -1 - leaf
+        leaf, node = leaf + 1, 2 * split + 2
+    child[node] = -1 - leaf
+    return child
+
+
+def problem(seed, depth=3, n=40, p=4, n_classes=3, lopsided=False):
+    """A random tree over random rows; some rows equal, some weights 0."""
+    rng = np.random.default_rng(seed)
+    child = lopsided_tree(depth) if lopsided else full_tree(depth)
+    n_splits = len(child) // 2
+    X = rng.normal(size=(n, p)).round(1).astype(np.float32)
+    X[1] = X[0]
+    weight = rng.integers(0, 3, n).astype(float)
+    weight[:2] = 1
+    return {
+        "X": X,
+        "y": rng.integers(0, n_classes, n).astype(np.int32),
+        "weight": weight,
+        "child": child,
+        "W": rng.normal(size=(n_splits, p)).astype(np.float32),
+        "threshold": rng.normal(size=n_splits).astype(np.float32) / 2,
+        "theta": rng.normal(size=(n_splits + 1, n_classes)) * 3,
+    }
+
+
+def leaves_of(theta):
+    n_leaves, n_outputs = theta.shape
+    start = np.arange(n_leaves + 1) * n_outputs
+    label = np.tile(np.arange(n_outputs, dtype=np.int32), n_leaves)
+    return start, label, theta.ravel().copy(), np.zeros(n_leaves)
+
+
+def trainer(X, y, weight, child, W, threshold, theta, leaves=None, max_flips=1, **options):
+    defaults = {"nu": 30.0, "momentum": 0.0, "batch_size": 1000}
+    inference = "fast" if max_flips == 1 else "full"
+    settings = JointSettings(inference=inference, **defaults | options)
+    data = KernelTrainingSet(X, y, weight, theta.shape[1])
+    stop, tree = np.zeros(1, dtype=np.uint8), DenseTree(child, W, threshold)
+    return JointTrainer(data, settings, 0, stop, tree, leaves or leaves_of(theta))
+
+
+def log_losses(theta, y):
+    return (np.log(np.exp(theta).sum(axis=1, keepdims=True)) - theta)[:, y].T
+
+
+# ------------------------------------------------------------------- loss-augmented inference
+
+
+@pytest.mark.parametrize("lopsided", [False, True])
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_inference_is_that_of_trying_all_leaves(lopsided, seed):
+    """Fast: the ball of radius 1. Full: every leaf, here of a tree of depth 3."""
+    task = problem(seed, lopsided=lopsided)
+    nu = 10 ** np.random.default_rng(seed).uniform(-3, 2)
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), task["weight"], task["W"], task["threshold"], nu
+    )
+    losses = log_losses(task["theta"], task["y"])
+    for n_flips in (1, 3):
+        bound, augmented, reached = trainer(**task, nu=nu, max_flips=n_flips).bounds()
+        for i, margins in enumerate(Z @ W.T - b):
+            expected, scores = oracles.joint_inference(task["child"], margins, losses[i], n_flips)
+            assert bound[i] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+            assert scores[augmented[i]] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+            assert scores[reached[i]] == pytest.approx(losses[i, reached[i]])
+            # The bound is above the loss, and more leaves make it no smaller.
+            assert bound[i] >= losses[i, reached[i]] - 1e-9
+
+
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_inference_for_real_targets(seed):
+    task = problem(seed, n_classes=2)
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(40, 2))
+    task |= {"y": y, "theta": rng.normal(size=task["theta"].shape)}
+    share = task["weight"] / task["weight"].sum()
+    variance = share @ np.square(y - share @ y).sum(axis=1)
+    losses = np.square(y[:, None] - task["theta"]).sum(axis=2) / variance
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), task["weight"], task["W"], task["threshold"], 1.0
+    )
+    bound, _, reached = trainer(**task, nu=1.0, max_flips=3).bounds()
+    for i, margins in enumerate(Z @ W.T - b):
+        expected, scores = oracles.joint_inference(task["child"], margins, losses[i], 3)
+        assert bound[i] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert scores[reached[i]] == pytest.approx(losses[i, reached[i]])
+
+
+def test_with_long_weights_the_bound_is_the_loss():
+    task = problem(0)
+    losses = log_losses(task["theta"], task["y"])
+    gaps = []
+    for nu in (0.01, 1.0, 100.0, 1e8):
+        bound, _, reached = trainer(**task, nu=nu, max_flips=3).bounds()
+        gaps.append((bound - losses[np.arange(len(bound)), reached]).mean())
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] > 1
+    assert gaps[-1] == pytest.approx(0, abs=1e-3)
+
+
+# ------------------------------------------------------------------------------------ one step
+
+
+@pytest.mark.parametrize("p", [15, 16, 17, 33, 81])
+def test_one_step_of_any_width_is_that_of_the_definition(p):
+    test_one_step_is_that_of_the_definition(p, 1, False, p)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("n_flips", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_one_step_is_that_of_the_definition(seed, n_flips, stable, p=4):
+    task = problem(seed, p=p)
+    model = trainer(**task, nu=3.0, max_flips=n_flips, stable=stable)
+    W0, t0 = model.planes()
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), task["weight"], task["W"], task["threshold"], 3.0
+    )
+    assigned = None
+    if stable:
+        assigned = model.assign()
+        # Assignments that the first step has left behind are kept by the second.
+        model.epoch(0.2)
+    rows = task["weight"] > 0
+    weight = task["weight"][rows] / task["weight"][rows].mean()
+    theta, y = task["theta"], task["y"][rows]
+    for _ in range(1 + stable):
+        W, b, theta = oracles.joint_step(
+            task["child"], Z[rows], y, weight, W, b, theta, 0.2, 3.0, 0.0, n_flips,
+            assigned[rows] if stable else None,
+        )  # fmt: skip
+    model.epoch(0.2)
+    found, threshold = model.planes()
+    assert np.abs(found - W0).max() > 1e-2
+    np.testing.assert_allclose(found, W, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(model.parameters[2].reshape(theta.shape), theta, rtol=1e-6)
+    expected = trainer(**(task | {"W": np.float32(W), "threshold": threshold}), nu=1e-9)
+    np.testing.assert_array_equal(expected.assign(), model.assign())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_raw_rows_at_a_constant_rate_are_algorithm_1_as_printed(seed):
+    """One row has weight, batches have one row, and there is no momentum."""
+    task = problem(seed)
+    row, rate, nu = 3, 0.1, 4.0
+    task["weight"] = np.eye(len(task["X"]))[row]
+    model = trainer(**task, row_norm=None, rescale_splits=False, nu=nu, batch_size=1, max_flips=3)
+    start = np.column_stack([task["W"], task["threshold"]]).astype(float)
+    start *= np.minimum(1, np.sqrt(nu) / np.linalg.norm(start, axis=1))[:, None]
+    x = np.append(task["X"][row].astype(float), -1)
+    W, theta = oracles.joint_algorithm(
+        task["child"], x, task["y"][row], start, task["theta"], rate, nu, 12
+    )
+    for _ in range(12):
+        model.epoch(rate)
+    weights, threshold = model.planes()
+    np.testing.assert_allclose(np.column_stack([weights, threshold]), W, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.parameters[2].reshape(theta.shape), theta, rtol=1e-6)
+    assert not np.array_equal(theta, task["theta"])
+
+
+def test_the_gradient_of_one_split_is_that_of_a_co2_stump():
+    task = problem(1, depth=1)
+    weight = task["weight"]
+    model = trainer(**task, nu=4.0)
+    before, _ = model.planes()
+    Z, W, b = oracles.joint_planes(
+        task["X"].astype(float), weight, task["W"], task["threshold"], 4.0
+    )
+    l0, l1 = log_losses(task["theta"], task["y"]).T
+    margin = Z @ W[0] - b[0]
+    slope = oracles.co2_slope(margin, l1 - l0, "co2")
+    bound = model.bounds()[0]
+    np.testing.assert_allclose(bound, oracles.co2_bound(margin, l0, l1), rtol=1e-4, atol=1e-4)
+    model.epoch(1e-3)
+    gradient = (weight * slope) @ Z / weight.sum()
+    assert np.abs(gradient).max() > 0.1
+    # The step may end outside of the ball: compare what is at right angles to the weights.
+    full = np.append(W[0] - 1e-3 * gradient, b[0] + 1e-3 * (weight * slope).sum() / weight.sum())
+    full *= min(1, 2 / np.linalg.norm(full))
+    np.testing.assert_allclose(model.planes()[0][0], full[:-1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_small_step_lowers_the_bound(seed):
+    task = problem(seed, n=200)
+    model = trainer(**task, nu=10.0)
+    weight = task["weight"] / task["weight"].sum()
+    values = [weight @ model.bounds()[0]]
+    for _ in range(10):
+        model.epoch(1e-3)
+        values.append(weight @ model.bounds()[0])
+    assert (np.diff(values) <= 1e-6).all()
+    assert values[-1] < values[0]
+
+
+def test_classes_that_a_leaf_does_not_list_share_a_parameter():
+    """With the shared parameter where the others are, nothing else changes."""
+    task = problem(3, n_classes=6)
+    theta = task["theta"].copy()
+    theta[:, 3:] = theta[:, 3:4]
+    task["theta"] = theta
+    n_leaves = len(theta)
+    start = np.arange(n_leaves + 1) * 3
+    label = np.tile(np.arange(3, dtype=np.int32), n_leaves)
+    short = (start, label, theta[:, :3].ravel().copy(), theta[:, 3].copy())
+    listed, shared = trainer(**task), trainer(**task, leaves=short)
+    for one, other in zip(listed.bounds(), shared.bounds()):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    rows = np.arange(len(task["X"]))
+    np.testing.assert_allclose(listed.losses(rows), shared.losses(rows), rtol=1e-12)
+    shared.epoch(0.5)
+    assert np.isfinite(shared.bounds()[0]).all()
+    assert (shared.parameters[3] != theta[:, 3]).any()
+
+
+def test_no_row_trains_that_has_no_weight():
+    task = problem(5)
+    other = {**task, "X": task["X"].copy(), "y": task["y"].copy()}
+    out = task["weight"] == 0
+    other["X"][out] += 100
+    other["y"][out] = 0
+    one, two = trainer(**task, batch_size=7), trainer(**other, batch_size=7)
+    for rate in (0.3, 0.1):
+        assert one.epoch(rate) == two.epoch(rate)
+    np.testing.assert_array_equal(one.planes()[0], two.planes()[0])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_weights_stay_in_the_ball_and_l1_makes_zeros(momentum):
+    task = problem(6, n=300, p=30)
+    norms, zeros = [], []
+    for l1 in (0.0, 0.03):
+        model = trainer(**task, nu=5.0, batch_size=10, momentum=momentum, l1=l1)
+        for _ in range(20):
+            model.epoch(0.1)
+        W, _ = model.planes()
+        norms.append(np.square(W).sum(axis=1).max())
+        zeros.append((W == 0).mean())
+    assert max(norms) <= 5 * (1 + 1e-5)
+    assert zeros[0] == 0
+    assert 0.2 < zeros[1] < 1

@@ -1,0 +1,254 @@
+"""Counterfactuals: the wanted prediction, near the row and near the boundary."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skforest
+from skforest import counterfactual
+
+
+def classes(n_classes=3):
+    return make_classification(
+        200, 6, n_informative=4, n_redundant=0, n_classes=n_classes, random_state=1
+    )
+
+
+def check(model, x, background, found):
+    """The prediction is as stated, the distance at most that of background rows, sums hold."""
+    spread = background.std(axis=0)
+    assert model.predict(found.row[None])[0] == found.prediction
+    other = background[model.predict(background) == found.prediction]
+    distances = (np.abs(other - x) / spread).sum(axis=1)
+    own = np.abs(found.row - x) / spread
+    assert found.distance == pytest.approx(own.sum())
+    assert found.distance <= distances.min() + 1e-12
+    assert set(found.changes) == set(np.flatnonzero(found.row != x))
+    for j, (before, after) in found.changes.items():
+        assert (before, after) == (x[j], found.row[j])
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ManifoldForestClassifier(10, random_state=0),
+        skforest.ObliqueBoostingClassifier(10, n_bags=1, random_state=0),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+    ],
+)
+def test_another_label(estimator):
+    X, y = classes()
+    model = estimator.fit(X, y)
+    before = model.predict(X)
+    for i in range(0, 20, 5):
+        found = counterfactual(model, X[i], X)
+        assert found.prediction != before[i]
+        check(model, X[i], X, found)
+        wanted = (before[i] + 1) % 3
+        found = counterfactual(model, X[i : i + 1], X, wanted, n_starts=2)
+        assert found.prediction == wanted
+        check(model, X[i], X, found)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("exponent", [-900, 40, 1000])
+def test_columns_of_any_unit(exponent):
+    X, y = classes()
+    model = skforest.RandomHingeForestClassifier(5, n_bags=1, max_iter=100, random_state=0)
+    unit = 2.0 ** np.array([exponent, 0, 0, 0, exponent, 0])
+    expected = counterfactual(model.fit(X, y), X[0], X)
+    found = counterfactual(model.fit(X * unit, y), X[0] * unit, X * unit)
+    np.testing.assert_array_equal(found.row, expected.row * unit)
+    assert (found.prediction, found.distance) == (expected.prediction, expected.distance)
+
+
+def test_more_starts_are_not_worse():
+    X, y = classes()
+    model = skforest.ManifoldForestClassifier(10, random_state=0).fit(X, y)
+    one = [counterfactual(model, x, X, n_starts=1).distance for x in X[:10]]
+    ten = [counterfactual(model, x, X).distance for x in X[:10]]
+    assert (np.array(ten) <= one).all() and sum(ten) < 0.9 * sum(one)
+
+
+def test_an_interval_of_a_target():
+    X, y = make_friedman1(200, n_features=6, random_state=0)
+    model = skforest.ManifoldForestRegressor(10, random_state=0).fit(X, y)
+    before = model.predict(X[:1])[0]
+    found = counterfactual(model, X[0], X, (before + 2, np.inf))
+    assert found.prediction >= before + 2
+    assert found.prediction == model.predict(found.row[None])[0]
+    found = counterfactual(model, X[0], X, [before - 3, before - 2])
+    assert before - 3 <= found.prediction <= before - 2
+
+
+class Rule(ClassifierMixin, BaseEstimator):
+    """Predicts whether a function of the columns is positive."""
+
+    classes_ = np.array([False, True])
+
+    def __init__(self, function):
+        self.function = function
+
+    def predict(self, X):
+        return np.asarray(self.function(X), dtype=float) > 0
+
+
+def test_the_boundary_is_found_and_other_columns_stay():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    x = np.array([0.25, 5.0, -5.0])
+    found = counterfactual(Rule(lambda X: X[:, 0] - 1), x, X)
+    assert list(found.changes) == [0]
+    assert 1 < found.row[0] < 1 + 1e-5
+    assert found.distance == pytest.approx(0.75 / X[:, 0].std(), rel=1e-5)
+
+
+def test_integers_stay_integers():
+    X = np.random.default_rng(0).integers(0, 100, (50, 2))
+    found = counterfactual(Rule(lambda X: X[:, 0] - 41.5), np.array([3, 7]), X)
+    assert found.row.dtype == X.dtype
+    assert found.row.tolist() == [42, 7]
+    assert found.changes == {0: (3, 42)}
+
+
+def mixed_table(n=200):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({
+        "size": np.where(rng.uniform(size=n) < 0.3, np.nan, rng.normal(size=n)),
+        "colour": rng.choice(["red", "green", "blue"], n),
+        "town": pd.Categorical(rng.choice(["A", "B"], n)),
+        "children": rng.integers(0, 5, n),
+        "smokes": rng.uniform(size=n) < 0.5,
+    }, index=np.arange(n) + 1000)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rule, changes",
+    [
+        (lambda X: X["colour"] == "blue", {"colour": ("red", "blue")}),
+        (lambda X: X["town"] == "B", {"town": ("A", "B")}),
+        (lambda X: X["size"].notna(), {"size": None}),
+        (lambda X: X["children"] > 2, {"children": (1, 3)}),
+        (
+            lambda X: X["smokes"] & (X["children"] > 1),
+            {"smokes": (False, True), "children": (1, 2)},
+        ),
+    ],
+)
+def test_columns_of_a_data_frame(rule, changes):
+    X = mixed_table()
+    x = X.iloc[[0]].assign(size=np.nan, colour="red", town="A", children=1, smokes=False)
+    x = x.astype(X.dtypes)
+    found = counterfactual(Rule(rule), x, X)
+    assert found.prediction
+    assert set(found.changes) == set(changes)
+    for name, (before, after) in found.changes.items():
+        if name == "size":  # a number in place of a missing value is taken from a row
+            assert np.isnan(before) and after in X["size"].to_numpy()
+            assert found.distance == 1
+        else:
+            assert (before, after) == changes[name]
+    assert (found.row.dtypes == X.dtypes).all()
+    assert found.row.index.tolist() == [1000]
+    stays = [name for name in X if name not in changes]
+    pd.testing.assert_frame_equal(found.row[stays], x[stays])
+
+
+@pytest.mark.parametrize("is_frame", [True, False])
+def test_present_values_do_not_become_missing_and_integers_stay_whole(is_frame):
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 90, 300).astype(float)
+    income = np.where(rng.random(300) < 0.3, np.nan, rng.normal(3000, 900, 300))
+    y = np.where(np.isnan(income), rng.random(300) < 0.9, age > 60).astype(int)
+    age[rng.random(300) < 0.1] = np.nan
+    X = pd.DataFrame({"age": age, "income": income})
+    forest = skforest.ManifoldForestClassifier(15, random_state=0).fit(X, y)
+    rows = np.flatnonzero(X.notna().all(axis=1) & (forest.predict(X) == 0))[:6]
+    if not is_frame:
+        forest = skforest.ManifoldForestClassifier(15, random_state=0).fit(X.to_numpy(), y)
+    table = X if is_frame else X.to_numpy()
+    for i in rows:
+        found = counterfactual(forest, table[i : i + 1], table, target=1)
+        row = found.row.to_numpy()[0] if is_frame else found.row
+        assert np.isfinite(row).all() and row[0] == round(row[0])
+    only = X.assign(age=age * 0 + 30, income=np.where(y == 1, np.nan, 1000.0))
+    forest.fit(only if is_frame else only.to_numpy(), y)
+    table = only if is_frame else only.to_numpy()
+    start = int(np.flatnonzero(y == 0)[0])
+    with pytest.raises(ValueError, match="only with values missing that x has"):
+        counterfactual(forest, table[start : start + 1], table, target=1)
+
+
+def test_tables_with_a_forest():
+    X = mixed_table()
+    y = (X["colour"] == "blue") | (X["size"] > 0.5)
+    model = skforest.ManifoldForestClassifier(10, random_state=0).fit(X, y)
+    before = model.predict(X)
+    for i in range(5):
+        found = counterfactual(model, X.iloc[[i]], X)
+        assert found.prediction != before[i] == (not model.predict(found.row)[0])
+        assert 0 < len(found.changes) <= 3
+    matrix = X.to_numpy()
+    model = skforest.ManifoldForestClassifier(10, random_state=0, categorical_features=[1, 2]).fit(
+        matrix, y
+    )
+    found = counterfactual(model, matrix[0], matrix)
+    assert found.prediction != model.predict(matrix[:1])[0]
+    assert found.row.dtype == object
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_data_frames(library):
+    module = pytest.importorskip(library)
+    X = mixed_table().drop(columns="town")
+    own = {name: [None if v != v else v for v in X[name].tolist()] for name in X}
+    table = (module.DataFrame if library == "polars" else module.table)(own)
+    y = (X["colour"] == "blue").to_numpy()
+    model = skforest.ManifoldForestClassifier(5, random_state=0).fit(table, y)
+    first = int(np.flatnonzero(~y)[0])
+    found = counterfactual(model, table[first : first + 1], table, True)
+    assert type(found.row) is type(table)
+    assert found.prediction and model.predict(found.row)[0]
+    assert found.changes["colour"][1] == "blue"
+
+
+def test_bad_input():
+    X, y = classes()
+    model = skforest.ManifoldForestClassifier(5, random_state=0).fit(X, y)
+    label = model.predict(X[:1])[0]
+    others = X[model.predict(X) == label]
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    of_frame = skforest.ManifoldForestClassifier(2, random_state=0).fit(frame, y)
+    for options, message in (
+        ((X[0], X, 7), "target=7"),
+        ((X[0], X, label), "already"),
+        ((X[0], others), "no row of background"),
+        ((X[0], X[:0]), "0 sample"),
+        ((X[:2], X), "shape"),
+        ((X[0, 1:], X), "shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            counterfactual(model, *options)
+    with pytest.raises(ValueError, match="n_starts=0"):
+        counterfactual(model, X[0], X, n_starts=0)
+    with pytest.raises(TypeError, match="toarray"):
+        counterfactual(model, X[0], sparse.csr_matrix(X))
+    for x in (frame.iloc[0], frame.iloc[:2], frame.iloc[[0], 1:], X[0]):
+        with pytest.raises(ValueError, match="x must"):
+            counterfactual(of_frame, x, frame)
+    several = skforest.ManifoldForestClassifier(2).fit(X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="several outputs"):
+        counterfactual(several, X[0], X)
+
+
+def test_bad_intervals():
+    X, y = make_friedman1(50, n_features=6, random_state=0)
+    model = skforest.ManifoldForestRegressor(2, random_state=0).fit(X, y)
+    for target in (None, 3.0, (1, 2, 3), (2, 1), ("low", "high"), (-np.inf, np.inf)):
+        with pytest.raises(ValueError, match="target="):
+            counterfactual(model, X[0], X, target)

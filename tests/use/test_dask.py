@@ -1,0 +1,349 @@
+"""Training and prediction with dask, and in processes of dask and ray."""
+
+import os
+import signal
+import threading
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+
+import skforest
+from skforest.training.method import n_members as count
+from skforest.training.threads import SharedFunction
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+import skforest.dask as on_dask  # noqa: E402
+
+N_PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 6)).astype(np.float32)
+    y = np.where(X[:, 0] + X[:, 1] > 0.5, "yes", np.where(X[:, 2] > 0, "no", "perhaps"))
+    return X, y, X[:, 0] + X[:, 1] ** 2
+
+
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)])
+def cluster(request):
+    """One process with two threads, or two processes with one."""
+    distributed = pytest.importorskip("distributed")
+    threads = {"n_workers": request.param, "threads_per_worker": 2 // request.param}
+    with distributed.Client(**threads, dashboard_address=None) as client:
+        yield client
+
+
+def chunked(*arrays, n_rows=200):
+    return [da.from_array(a, chunks=(n_rows, *a.shape[1:])) for a in arrays]
+
+
+def of_kind(estimator, data):
+    """X and the target of an estimator."""
+    if is_classifier(estimator):
+        return data[:2]
+    is_positive = getattr(estimator, "loss", None) == "poisson"
+    return data[0], np.exp(data[2] / 2) if is_positive else data[2]
+
+
+def fitted_names(estimator):
+    return {name for name in vars(estimator) if name.endswith("_")}
+
+
+def have_same_bits(one, other):
+    return all(np.array_equal(a, other.arrays[name]) for name, a in one.arrays.items())
+
+
+MODELS = {
+    "manifold": skforest.ManifoldForestClassifier(6, random_state=0),
+    "co2": skforest.CO2ForestRegressor(6, max_depth=4, random_state=0),
+    "boosting": skforest.ObliqueBoostingClassifier(10, random_state=0),
+    "calibrated": skforest.ObliqueBoostingRegressor(10, loss="poisson", random_state=0),
+    "quantile": skforest.RandomHingeForestRegressor(
+        5, n_bags=3, max_iter=50, loss="quantile", random_state=0
+    ),
+    "temperature": skforest.RandomHingeForestClassifier(5, max_iter=50, random_state=0),
+    "endtoend": skforest.E2EDecisionForestClassifier(
+        3,
+        max_depth=2,
+        max_features=3,
+        random_state=0,
+        procedure=skforest.E2EProcedure(learning_rate=0.1),
+    ),
+}
+models = pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))
+
+
+# ------------------------------------------------------------------------------------ partitions
+
+
+@models
+def test_fit_and_predict_on_partitions(model, data):
+    X, y = of_kind(model, data)
+    fitted = on_dask.fit(model, *chunked(X, y))
+    assert not hasattr(model, "forest_")
+    assert fitted.score(X, y) > (0.6 if is_classifier(model) else 0.3)
+    n_members = count(fitted.forest_)
+    assert n_members == (fitted.n_bags_ if hasattr(fitted, "n_bags_") else fitted.n_estimators)
+    for name in ("n_iter_", "loss_curve_"):
+        assert len(getattr(fitted, name, range(n_members))) == n_members
+    assert fitted_names(fitted) == fitted_names(clone(model).fit(X, y))
+    predicted = on_dask.predict(fitted, da.from_array(X, chunks=(250, 4)))
+    assert predicted.shape == (600,)
+    np.testing.assert_array_equal(predicted.compute(), fitted.predict(X))
+    if is_classifier(model):
+        proba = on_dask.predict_proba(fitted, *chunked(X))
+        assert proba.shape == (600, 3)
+        np.testing.assert_array_equal(proba.compute(), fitted.predict_proba(X))
+
+
+def test_training_continues_after_dask(data):
+    X, _, y = data
+    fitted = on_dask.fit(skforest.ObliqueBoostingRegressor(3, random_state=0), *chunked(X, y))
+    fitted.set_params(warm_start=True, n_bags=10).fit(X, y)
+    assert len(fitted.forest_.bag_start) == 11
+
+
+def test_each_tree_is_trained_on_one_partition(data):
+    X, y, _ = data
+    model = skforest.ManifoldForestClassifier(7, bootstrap=False, random_state=0)
+    sizes = (100, 0, 300, 200)
+    chunks = [da.from_array(a, chunks=(sizes, *a.shape[1:])) for a in (X, y)]
+    forest = on_dask.fit(model, *chunks).forest_
+    roots = forest.node_weight[forest.tree_start[:-1]]
+    assert roots.tolist() == [100] * 1 + [300] * 4 + [200] * 2
+
+
+@pytest.mark.parametrize("n_bags, n_expected", [("auto", 8), (9, 9)])
+def test_bags_are_shared_among_partitions(n_bags, n_expected, data):
+    X, _, y = data
+    model = skforest.ObliqueBoostingRegressor(3, n_bags=n_bags, random_state=0)
+    fitted = on_dask.fit(model, *chunked(X, y, n_rows=75))
+    assert fitted.n_bags_ == len(fitted.forest_.bag_start) - 1 == n_expected
+
+
+def test_frames_with_categories_missing_values_and_an_empty_partition(data):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    X, y, _ = data
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["b"] = np.where(X[:, 1] > 1, np.nan, X[:, 1])
+    frame["c"] = np.where(X[:, 2] > 0, "up", "down")
+    weight = pd.Series(np.arange(600) % 3)
+    frames = [dd.from_pandas(f, npartitions=3) for f in (frame, pd.Series(y), weight)]
+    for model in (MODELS["manifold"], MODELS["boosting"]):
+        fitted = on_dask.fit(model, *frames)
+        assert fitted.feature_names_in_.tolist() == list("abcdef")
+        assert fitted.forest_.levels == {2: ["down", "up"]}
+        assert fitted.score(frame, y) > 0.8
+        some = frames[0][frames[0]["a"] > 0.5]
+        some = dd.concat([some, some[some["a"] > 99]])  # the last partitions are empty
+        expected = frame[frame["a"] > 0.5]
+        for method in ("predict", "predict_proba"):
+            found = getattr(on_dask, method)(fitted, some).compute()
+            np.testing.assert_array_equal(found, getattr(fitted, method)(expected))
+
+
+def test_classes_of_few_partitions_are_classes_of_the_forest(data, monkeypatch):
+    """A class of three rows in one partition, none of which is among the rows drawn."""
+    monkeypatch.setattr(on_dask, "SAMPLE_ROWS", 30)
+    X, y, _ = data
+    y = np.where(np.isin(np.arange(600), [400, 410, 500]), "rare", y)
+    for model in (MODELS["manifold"], MODELS["boosting"]):
+        fitted = on_dask.fit(model, *chunked(X, y))
+        assert fitted.classes_.tolist() == ["no", "perhaps", "rare", "yes"]
+        if model is MODELS["boosting"]:
+            share = np.exp(fitted.forest_.baseline)
+            np.testing.assert_allclose(share[2], 3 / 600, rtol=0.1)
+
+
+def test_a_factor_of_all_weights_leaves_the_shares_of_sampled_classes():
+    """Also that of a class of which no row is drawn."""
+    X, y = np.zeros((2002, 1)), np.repeat([0, 1], [2000, 2])
+    model = skforest.ManifoldForestClassifier()
+    for factor in (1.0, 50.0):
+        *_, labels, weight = on_dask._sample(model, 100, 0, X, y, np.full(2002, factor))
+        assert weight[labels == 1].tolist() == [2 * factor]
+        assert weight[labels == 0].sum() == pytest.approx(2002 * factor)
+
+
+def test_outliers_are_clipped_in_rows_outside_of_the_sample(data, monkeypatch):
+    """A feature that is constant in the sample is not clipped."""
+    monkeypatch.setattr(on_dask, "SAMPLE_ROWS", 100)
+    rng = np.random.default_rng(1)
+    X = np.column_stack([data[0], np.zeros(600)])
+    X[rng.permutation(600)[:15], 2] = 1e12
+    model = skforest.RandomHingeForestRegressor(10, n_bags=3, max_iter=600, random_state=0)
+    fitted = on_dask.fit(model, *chunked(X, data[2]))
+    assert fitted.score(data[0] @ np.eye(6, 7), data[2]) > 0.9
+    constant = fitted.forest_.low[6], fitted.forest_.high[6]
+    assert constant == (-(2.0**60), 2.0**60)
+
+
+def test_several_outputs(data):
+    X, y, _ = data
+    Y = np.stack([y, np.where(X[:, 3] > 0, "up", "down")], axis=1)
+    fitted = on_dask.fit(MODELS["manifold"], *chunked(X, Y))
+    assert on_dask.predict(fitted, *chunked(X)).shape == (600, 2)
+    found = [part.compute() for part in on_dask.predict_proba(fitted, *chunked(X))]
+    assert [part.shape for part in found] == [(600, 3), (600, 2)]
+    for part, expected in zip(found, fitted.predict_proba(X)):
+        np.testing.assert_array_equal(part, expected)
+
+
+def test_several_quantiles(data):
+    X, _, y = data
+    options = {"loss": "quantile", "quantile": [0.9, 0.1], "random_state": 0}
+    fitted = on_dask.fit(skforest.ObliqueBoostingRegressor(10, **options), *chunked(X, y))
+    found = on_dask.predict(fitted, *chunked(X)).compute()
+    np.testing.assert_array_equal(found, fitted.predict(X))
+    assert 0.7 < (y < found[:, 0]).mean() < 1 and 0 < (y < found[:, 1]).mean() < 0.3
+
+
+def test_images(data):
+    X, y, _ = data
+    model = skforest.ManifoldForestClassifier(6, feature_shape=(2, 3), random_state=0)
+    images = da.from_array(X.reshape(-1, 2, 3), chunks=(200, 1, 3))
+    fitted = on_dask.fit(model, images, *chunked(y))
+    assert have_same_bits(fitted.forest_, on_dask.fit(model, *chunked(X, y)).forest_)
+    predicted = on_dask.predict(fitted, images)
+    np.testing.assert_array_equal(predicted.compute(), fitted.predict(X))
+
+
+def test_blends_predict(data):
+    X, y, _ = data
+    members = [MODELS["manifold"], MODELS["endtoend"]]
+    blend = skforest.BlendedForestClassifier(members, cv=2, random_state=0).fit(X, y)
+    found = on_dask.predict_proba(blend, *chunked(X)).compute()
+    np.testing.assert_array_equal(found, blend.predict_proba(X))
+
+
+def test_warnings(data):
+    X, y, target = data
+    order = np.argsort(target)
+    model = skforest.ManifoldForestRegressor(6, random_state=0)
+    with pytest.warns(UserWarning, match=r"explain 7\d% of the variance.*shuffle") as record:
+        on_dask.fit(model, *chunked(X[order], target[order]))
+    assert record[0].filename == __file__
+    with pytest.warns(UserWarning, match="explain .* of the variance"):
+        on_dask.fit(MODELS["manifold"], *chunked(X[np.argsort(y)], np.sort(y)))
+    with pytest.warns(UserWarning, match="n_estimators=2: 1 of 3 partitions are not used"):
+        on_dask.fit(clone(model).set_params(n_estimators=2), *chunked(X, target))
+
+
+def test_errors(data):
+    X, y, target = data
+    dX, dy = chunked(X, y)
+    model = MODELS["manifold"]
+    cases = [
+        (TypeError, "X is of type ndarray; a dask", lambda: on_dask.fit(model, X, dy)),
+        (TypeError, "y is of type ndarray; a dask", lambda: on_dask.fit(model, dX, y)),
+        (ValueError, "X has 600 rows, y has 500", lambda: on_dask.fit(model, dX, dy[:500])),
+        (ValueError, "no rows of positive", lambda: on_dask.fit(model, dX, dy, 0 * dX[:, 0])),
+        (ValueError, "oob_score=True", lambda: on_dask.fit(oob(), dX, dy)),
+        (TypeError, "BlendedForestClassifier", lambda: on_dask.fit(blend(), dX, dy)),
+        (TypeError, "no predict_proba", lambda: on_dask.predict_proba(regressor(), dX)),
+        (TypeError, "X is of type ndarray; a dask", lambda: on_dask.predict(regressor(), X)),
+        (ValueError, "n_estimators", lambda: on_dask.fit(clone(model).set_params(
+            n_estimators=0), dX, dy)),
+    ]  # fmt: skip
+
+    def oob():
+        return skforest.ManifoldForestClassifier(oob_score=True)
+
+    def blend():
+        return skforest.BlendedForestClassifier()
+
+    def regressor():
+        return skforest.ManifoldForestRegressor(2).fit(X, target)
+
+    for kind, match, call in cases:
+        with pytest.raises(kind, match=match):
+            call()
+    unknown = dX[dX[:, 0] > 0]  # chunks of unknown sizes
+    with pytest.raises(ValueError, match=r"partition \d has \d+ rows of X, 200 of y"):
+        on_dask.fit(model, unknown, dy)
+    assert on_dask.fit(model, unknown, dy[dX[:, 0] > 0]).n_features_in_ == 6
+
+
+# ----------------------------------------------------------------------------------- in processes
+
+
+def test_the_number_of_workers_has_no_influence(data, cluster):
+    X, y, _ = data
+    model, chunks = MODELS["manifold"], chunked(X, y)
+    fitted = on_dask.fit(model, *chunks)
+    with dask.config.set(scheduler="synchronous"):
+        assert have_same_bits(fitted.forest_, on_dask.fit(model, *chunks).forest_)
+    np.testing.assert_array_equal(on_dask.predict(fitted, chunks[0]).compute(), fitted.predict(X))
+
+
+@models
+def test_same_bits_in_processes_of_dask(model, data, cluster):
+    X, y = of_kind(model, data)
+    expected = clone(model).fit(X, y)
+    with joblib.parallel_config(backend="dask"):
+        fitted = clone(model).fit(X, y)
+        np.testing.assert_array_equal(fitted.predict(X), expected.predict(X))
+    assert have_same_bits(fitted.forest_, expected.forest_)
+    for name in ("n_iter_", "loss_curve_", "validation_scores_"):
+        for one, other in zip(getattr(fitted, name, []), getattr(expected, name, [])):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_the_training_set_is_sent_once_to_each_process(data, cluster):
+    X, y, _ = data
+    n_sent = 0
+
+    class Counted(SharedFunction):
+        def __reduce__(self):
+            nonlocal n_sent
+            n_sent += 1
+            return SharedFunction, (self.function,)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skforest.training.threads.SharedFunction", Counted)
+        with joblib.parallel_config(backend="dask"):
+            skforest.ManifoldForestClassifier(30, random_state=0).fit(X, y)
+    assert 1 <= n_sent <= 4  # dask tries pickle, then cloudpickle
+
+
+def test_the_size_of_what_is_sent():
+    X = np.zeros((100, 50))
+    assert 40_000 < SharedFunction(lambda member, control: X).__sizeof__() < 50_000
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_time_limits_and_interrupts_in_processes(data, cluster):
+    X, _, y = data
+    model = skforest.ManifoldForestRegressor(100_000, bootstrap=False, random_state=0)
+    model.set_params(time_limit=0.4)
+    with joblib.parallel_config(backend="dask"):
+        with pytest.warns(UserWarning, match="time_limit=0.4: .* of 100000 trees"):
+            model.fit(X, y)
+        assert 1 <= len(model.forest_) < 1000
+        model.set_params(time_limit=None)
+        interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+
+
+@pytest.mark.slow
+@models
+def test_same_bits_in_processes_of_ray(model, data):
+    ray = pytest.importorskip("ray")
+    from ray.util.joblib import register_ray
+
+    if not ray.is_initialized():
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    register_ray()
+    X, y = of_kind(model, data)
+    expected = clone(model).fit(X, y)
+    with joblib.parallel_config(backend="ray", n_jobs=2):
+        fitted = clone(model).fit(X, y)
+        np.testing.assert_array_equal(fitted.predict(X), expected.predict(X))
+    assert have_same_bits(fitted.forest_, expected.forest_)

@@ -1,0 +1,405 @@
+"""Displays: what they draw agrees with the data and the forest."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.testing.compare import compare_images
+from sklearn.datasets import load_diabetes, load_iris, make_moons
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+import skforest
+from skforest import (
+    BlendedForestClassifier,
+    BlendedForestRegressor,
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    E2EDecisionForestClassifier,
+    FeatureImportancesDisplay,
+    HingeProcedure,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    NonGreedyTreeClassifier,
+    ObliqueBoostingRegressor,
+    PartitionDisplay,
+    RandomHingeForestClassifier,
+    TrainingCurveDisplay,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+IRIS = load_iris(return_X_y=True, as_frame=True)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, GOLDEN / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def labels(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+# -------------------------------------------------------------------------------- importances
+
+
+def test_bars_are_the_sorted_importances():
+    X, y = IRIS
+    forest = CO2ForestClassifier(6, random_state=0).fit(X, y)
+    display = FeatureImportancesDisplay.from_estimator(forest, n_largest=3)
+    order = np.argsort(-forest.feature_importances_)[:3]
+    widths = [bar.get_width() for bar in display.bars_]
+    assert widths == forest.feature_importances_[order].tolist()
+    assert labels(display.ax_) == X.columns[order].tolist()
+    places = [bar.get_y() for bar in display.bars_]
+    assert display.ax_.yaxis_inverted() and places == sorted(places)
+    trees = [tree.feature_importances() for tree in forest.forest_]
+    assert display.spread == pytest.approx(np.std(trees, axis=0, ddof=1))
+    assert np.mean(trees, axis=0) == pytest.approx(display.importances)
+    assert "standard deviation over trees" in display.ax_.get_xlabel()
+    assert display.ax_.get_ylabel() == "the 3 largest of 4 features"
+    (segments,) = [line.get_segments() for line in display.bars_.errorbar[2]]
+    low, high = np.array(segments)[:, :, 0].T
+    assert (low >= 0).all()
+    assert high == pytest.approx(display.importances[order] + display.spread[order])
+    everything = display.plot(n_largest=None)
+    assert len(everything.bars_) == 4 and display.ax_.get_ylabel() == "feature"
+
+
+def test_bags_that_are_summed_are_compared_as_a_whole():
+    X, y = load_diabetes(return_X_y=True)
+    model = ObliqueBoostingRegressor(5, n_bags=2, random_state=0).fit(X, y)
+    display = FeatureImportancesDisplay.from_estimator(model, feature_names=list("abcdefghij"))
+    start = model.forest_.bag_start
+    bags = [model.forest_[a:b].feature_importances() for a, b in zip(start[:-1], start[1:])]
+    assert display.spread == pytest.approx(np.std(bags, axis=0, ddof=1))
+    assert "over bags" in display.ax_.get_xlabel() and set(labels(display.ax_)) == set(
+        "abcdefghij"
+    )
+    model = ObliqueBoostingRegressor(5, n_bags=1, random_state=0).fit(X, y)
+    assert FeatureImportancesDisplay.from_estimator(model).spread is None
+
+
+def test_categories_have_one_bar_each():
+    X, y = IRIS
+    frame = X.assign(kind=np.where(y == 1, "u", np.where(y == 2, "v", "w")))
+    forest = ManifoldForestClassifier(5, random_state=0).fit(frame, y)
+    display = FeatureImportancesDisplay.from_estimator(forest)
+    assert len(display.bars_) == 5 and labels(display.ax_)[0] == "kind"
+    assert display.spread.shape == (5,)
+
+
+def test_heat_maps_and_lines_have_the_shape_of_the_features():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 12))
+    y = X[:, 3] > 0
+    forest = ManifoldForestClassifier(4, feature_shape=(3, 4), random_state=0).fit(X, y)
+    display = FeatureImportancesDisplay.from_estimator(forest)
+    image = np.asarray(display.image_.get_array())
+    assert image.tolist() == forest.feature_importances_.reshape(3, 4).tolist()
+    assert [ax.get_ylabel() for ax in display.figure_.axes] == ["row", "importance"]
+    assert display.bars_ is None
+    strip = FeatureImportancesDisplay.from_estimator(forest, feature_shape=(1, 12))
+    assert [display.ax_.get_aspect(), strip.ax_.get_aspect()] == [1, "auto"]
+    display = FeatureImportancesDisplay.from_estimator(forest, feature_shape=(2, 2, 3))
+    summed = forest.feature_importances_.reshape(2, 2, 3).sum(axis=2)
+    assert np.asarray(display.image_.get_array()) == pytest.approx(summed)
+    display = FeatureImportancesDisplay.from_estimator(forest, feature_shape=12)
+    assert display.line_.get_ydata().tolist() == forest.feature_importances_.tolist()
+    display = FeatureImportancesDisplay.from_estimator(forest, feature_shape=(2, 1, 6))
+    assert labels(display.ax_)[0].startswith("x[") and labels(display.ax_)[0].count(",") == 2
+    with pytest.raises(ValueError, match=r"feature_shape=\(5, 5\) must .* multiply to the 12"):
+        FeatureImportancesDisplay.from_estimator(forest, feature_shape=(5, 5))
+
+
+def test_importances_of_other_estimators():
+    X, y = IRIS
+    other = RandomForestClassifier(3, random_state=0).fit(X, y)
+    display = FeatureImportancesDisplay.from_estimator(other)
+    assert display.bars_[0].get_width() == other.feature_importances_.max()
+    assert set(labels(display.ax_)) == set(X.columns) and display.spread is None
+    blend = BlendedForestClassifier([ManifoldForestClassifier(5)], cv=2).fit(X, y)
+    display = FeatureImportancesDisplay.from_estimator(blend)
+    assert display.importances.tolist() == blend.feature_importances_.tolist()
+    with pytest.raises(TypeError, match="no feature_importances_: this forest has no gain: slim"):
+        FeatureImportancesDisplay.from_estimator(skforest.slim(blend))
+    with pytest.raises(TypeError, match="a LogisticRegression has no feature_importances_"):
+        FeatureImportancesDisplay.from_estimator(LogisticRegression(max_iter=1000).fit(X, y))
+    with pytest.raises(TypeError, match="must be an estimator, got str"):
+        FeatureImportancesDisplay.from_estimator("forest")
+    with pytest.raises(ValueError, match="n_largest=0 must be an int of at least 1, or None"):
+        display.plot(n_largest=0)
+
+
+def test_names_are_shown_as_they_are():
+    display = FeatureImportancesDisplay(
+        [0.4, 0.6], feature_names=["$a_$", "_b"], spread=[0.1, 0.5]
+    )
+    display.plot(ax=Figure().subplots())
+    display.figure_.canvas.draw()
+    assert labels(display.ax_) == ["_b", "$a_$"]
+    assert not display.ax_.get_yticklabels()[0].get_parse_math()
+
+
+# ------------------------------------------------------------------------------------- curves
+
+
+def test_curves_of_every_bag_and_the_best_rounds():
+    X, y = load_diabetes(return_X_y=True)
+    model = ObliqueBoostingRegressor(30, n_bags=3, random_state=0).fit(X, y)
+    display = TrainingCurveDisplay.from_estimator(model)
+    (_, ax), (of_training, lines) = display.axes_, display.lines_
+    assert len(of_training) == len(lines) == 3
+    for line, losses in zip(of_training, model.loss_curve_):
+        assert line.get_ydata().tolist() == losses.tolist()
+    for line, scores in zip(lines, model.validation_scores_):
+        assert line.get_ydata().tolist() == (-scores).tolist()
+        assert line.get_xdata().tolist() == list(range(len(scores)))
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [dot.get_xdata()[0] for dot in dots] == [s.argmax() for s in model.validation_scores_]
+    n = min(map(len, model.validation_scores_))
+    mean = -np.mean([scores[:n] for scores in model.validation_scores_], axis=0)
+    assert ax.lines[-1].get_ydata() == pytest.approx(mean)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("round", "loss of held-out rows")
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["each bag", "smallest loss", "mean"]
+
+
+def test_kinds_of_curves():
+    X, y = IRIS
+    hinge = RandomHingeForestClassifier(
+        3, n_bags=2, max_iter=80, random_state=0, procedure=HingeProcedure(early_stopping=True)
+    ).fit(X, y)
+    display = TrainingCurveDisplay.from_estimator(hinge)
+    assert list(display.curves) == ["training loss", "loss of held-out rows"]
+    assert [ax.get_xlabel() for ax in display.axes_] == ["evaluation"] * 2
+    only = TrainingCurveDisplay.from_estimator(hinge, curves=["loss_curve_"])
+    assert list(only.curves) == ["training loss"] and len(only.lines_[0]) == 2
+    tree = E2EDecisionForestClassifier(1, max_depth=2, random_state=0).fit(X, y)
+    display = TrainingCurveDisplay.from_estimator(tree)
+    assert display.axes_[0].get_xlabel() == "epoch" and display.axes_[0].get_legend() is None
+    assert display.lines_[0][0].get_xdata()[0] == 1
+    assert list(display.curves) == ["training loss", "steepness", "active leaves"]
+    assert tree.steepness_curve_[0] == pytest.approx(
+        tree.steepness_ - tree.steepness_step_ * np.arange(tree.n_iter_[0], 0, -1)
+    )
+    # All rows are counted here, and no leaf was merged after training.
+    assert tree.active_leaves_curve_[0][-1] == tree.forest_.n_leaves[0]
+    assert len(tree.active_leaves_curve_[0]) == tree.n_iter_[0]
+    tree = NonGreedyTreeClassifier(max_depth=2, n_epochs=3, random_state=0).fit(X, y)
+    assert len(TrainingCurveDisplay.from_estimator(tree).curves["training loss"][0]) == 3
+    refined = skforest.refine(CO2ForestClassifier(2, max_depth=2, random_state=0).fit(X, y), X, y)
+    display = TrainingCurveDisplay.from_estimator(refined)
+    assert display.axes_[0].get_xlabel() == "sweep" and display.lines_[0][0].get_xdata()[0] == 0
+
+
+def test_estimators_without_curves():
+    X, y = IRIS
+    forest = CO2ForestClassifier(2, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="CO2ForestClassifier.* recorded no training curve"):
+        TrainingCurveDisplay.from_estimator(forest)
+    with pytest.raises(ValueError, match="loss_curve_ was not recorded by CO2ForestClassifier"):
+        TrainingCurveDisplay.from_estimator(forest, curves=["loss_curve_"])
+    with pytest.raises(ValueError, match=r"curves=\['loss'\] must be among \['loss_curve_'"):
+        TrainingCurveDisplay.from_estimator(forest, curves=["loss"])
+
+
+# ---------------------------------------------------------------------------------- partitions
+
+
+def pixel(display, x, y):
+    """Colour or value of the plane at a point, and its row and column."""
+    column = np.abs(display.x - x).argmin()
+    row = np.abs(display.y - y).argmin()
+    return np.asarray(display.image_.get_array())[row, column], row, column
+
+
+def test_the_plane_has_the_predictions_of_the_forest():
+    X, y = make_moons(100, noise=0.2, random_state=0)
+    model = NonGreedyTreeClassifier(max_depth=3, random_state=0).fit(X, np.array(["u", "v"])[y])
+    display = PartitionDisplay.from_estimator(
+        model, X, np.array(["u", "v"])[y], grid_resolution=50
+    )
+    rows = np.stack(np.meshgrid(display.x, display.y), axis=-1).reshape(-1, 2)
+    assert display.response.reshape(-1, 2) == pytest.approx(model.predict_proba(rows))
+    assert display.x[0] < X[:, 0].min() and display.y[-1] > X[:, 1].max()
+    assert display.image_.origin == "lower" and display.tree_ax_ is None
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["u", "v"]
+    for k, points in enumerate(display.ax_.collections):
+        assert points.get_offsets().tolist() == X[y == k].tolist()
+        certain = np.argwhere(display.response[:, :, k] > 0.99)[0]
+        colour = np.asarray(display.image_.get_array())[tuple(certain)]
+        assert colour == pytest.approx(1 - 0.55 * (1 - points.get_facecolor()[0, :3]), abs=0.01)
+
+
+def test_a_tree_is_drawn_beside_its_partition():
+    X, y = IRIS
+    X = X.iloc[:, [2, 3]]
+    forest = CO2ForestClassifier(3, max_depth=2, random_state=0).fit(X, y)
+    display = PartitionDisplay.from_estimator(
+        forest, X, y, tree=1, class_names=["s", "e", "i"], grid_resolution=40
+    )
+    rows = np.stack(np.meshgrid(display.x, display.y), axis=-1).reshape(-1, 2)
+    assert display.leaves.ravel().tolist() == forest.forest_[1].apply(rows)[:, 0].tolist()
+    assert display.response.reshape(-1, 3) == pytest.approx(forest.forest_[1].response(rows))
+    assert display.ax_.get_xlabel() == "petal length (cm)" and display.ax_.get_legend() is None
+    shown = [text.get_text() for text in display.tree_ax_.get_legend().get_texts()]
+    assert shown == ["s", "e", "i"]
+    n_outlines = len(display.ax_.collections) - 3  # beside the points of each class
+    assert n_outlines == len(np.unique(display.leaves))
+    axes = Figure().subplots(1, 2)
+    again = display.plot(ax=axes)
+    assert again.ax_ is axes[0] and again.tree_ax_ is axes[1]
+
+
+def test_other_features_are_typical_ones():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=90), "b": rng.normal(size=90)})
+    frame["kind"] = np.repeat(["u", "v", "v"], 30)
+    frame["c"] = np.where(rng.random(90) < 0.3, np.nan, rng.normal(size=90))
+    y = frame["a"] + (frame["kind"] == "u") + frame["c"].fillna(2)
+    model = CO2ForestRegressor(5, random_state=0).fit(frame, y)
+    display = PartitionDisplay.from_estimator(
+        model, frame, y, features=["a", "b"], grid_resolution=20
+    )
+    value, row, column = pixel(display, 0.5, -0.5)
+    typical = frame.head(1).assign(a=display.x[column], b=display.y[row], kind="v")
+    typical["c"] = frame["c"].median()
+    assert value == pytest.approx(model.predict(typical)[0])
+    assert [ax.get_ylabel() for ax in display.figure_.axes] == ["b", "prediction"]
+    low, high = display.image_.get_clim()
+    assert low <= y.min() and high >= y.max()
+    with pytest.raises(ValueError, match="'kind' is a category"):
+        PartitionDisplay.from_estimator(model, frame, features=["a", "kind"])
+    with pytest.raises(ValueError, match="there is no feature 'z'"):
+        PartitionDisplay.from_estimator(model, frame, features=["a", "z"])
+
+
+def test_bad_input_of_partitions():
+    X, y = load_iris(return_X_y=True)
+    forest = CO2ForestClassifier(2, max_depth=2, random_state=0).fit(X, y)
+    for options, message in (
+        ({"features": (0, 4)}, "an entry of features=4 must be an int from 0 to 3"),
+        ({"features": (1, 1)}, "must be two different features"),
+        ({"tree": 2}, "tree=2 must be an int from 0 to 1"),
+        ({"grid_resolution": 1}, "grid_resolution=1 must be an int of at least 2"),
+        ({"y": y[:3]}, r"y must have shape \(150,\), got \(3,\)"),
+        ({"ax": Figure().subplots(1, 2)}, "ax must have 1 axes for this plot, got 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PartitionDisplay.from_estimator(forest, X, **options)
+    with pytest.raises(ValueError, match="the forest takes 4 columns"):
+        PartitionDisplay.from_estimator(forest, X[:, :2])
+    several = CO2ForestRegressor(1, max_depth=1).fit(X, X[:, :2])
+    with pytest.raises(ValueError, match="estimator has 2 outputs; one is needed"):
+        PartitionDisplay.from_estimator(several, X)
+    with pytest.raises(TypeError, match="ax must be matplotlib axes or None, got Figure"):
+        PartitionDisplay.from_estimator(forest, X, ax=Figure())
+    forest.networks_ = []  # as an E2ENetworkTree has
+    for display, options in ((FeatureImportancesDisplay, {}), (PartitionDisplay, {"X": X})):
+        with pytest.raises(TypeError, match="are networks, not weighted sums of features"):
+            display.from_estimator(forest, **options)
+    blend = BlendedForestClassifier([ManifoldForestClassifier(5)], cv=2).fit(X, y)
+    with pytest.raises(TypeError, match="pass one of its members_"):
+        PartitionDisplay.from_estimator(blend, X, tree=0)
+    with pytest.raises(ValueError, match="X has 2 columns, the blend takes 4"):
+        PartitionDisplay.from_estimator(blend, X[:, :2])
+
+
+def mixed_table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=90), "n": rng.integers(0, 9, 90)})
+    frame["kind"] = pd.Categorical(np.repeat(["u", "v", "v"], 30))
+    frame["c"] = np.where(rng.random(90) < 0.3, np.nan, rng.normal(size=90))
+    return frame, frame["a"] + (frame["kind"] == "u") + frame["c"].fillna(2) + frame["n"] / 9
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("regression", [True, False])
+def test_the_plane_has_the_predictions_of_a_blend(regression, library):
+    frame, y = mixed_table()
+    y = y if regression else np.where(y > 2, "high", "low")
+    cls = BlendedForestRegressor if regression else BlendedForestClassifier
+    if library == "polars":
+        frame = pytest.importorskip("polars").from_pandas(frame)
+    blend = cls([ManifoldForestRegressor(5)] if regression else ["manifold"], cv=2).fit(frame, y)
+    values = {"kind": "u", "c": None}
+    display = PartitionDisplay.from_estimator(
+        blend, frame, y, features=("a", "n"), values=values, grid_resolution=9
+    )
+    table = pd.DataFrame(frame.to_dict(as_series=False)) if library == "polars" else frame
+    x, n = np.meshgrid(display.x, display.y)
+    rows = table.iloc[[0] * 81].assign(a=x.ravel(), n=n.ravel(), c=np.nan)
+    found = blend.predict(rows) if regression else blend.predict_proba(rows)
+    assert display.response.reshape(found.shape) == pytest.approx(found)
+    assert display.values == {"kind": "u", "c": "missing"}
+    assert display.text_.get_text() == "where kind = u, c = missing"
+
+
+def test_the_plane_of_a_blend_of_an_array():
+    frame, y = mixed_table()
+    X = frame.assign(kind=frame["kind"].cat.codes).to_numpy()
+    forest = ManifoldForestRegressor(5, categorical_features=[2])
+    blend = BlendedForestRegressor([forest], cv=2).fit(X, y)
+    display = PartitionDisplay.from_estimator(blend, X, grid_resolution=5, values={2: 1.0, 3: 0.5})
+    x, n = np.meshgrid(display.x, display.y)
+    rows = np.stack([x.ravel(), n.ravel(), np.full(25, 1.0), np.full(25, 0.5)], axis=1)
+    assert display.response.ravel() == pytest.approx(blend.predict(rows))
+    assert display.values == {"x[2]": "1", "x[3]": "0.5"}
+
+
+def test_values_of_other_features():
+    frame, y = mixed_table()
+    model = CO2ForestRegressor(3, max_depth=3, random_state=0).fit(frame, y)
+    options = {"features": ("a", "n"), "grid_resolution": 4}
+    plain = PartitionDisplay.from_estimator(model, frame, **options)
+    assert plain.values == {"kind": "v", "c": f"{frame['c'].median():.4g}".replace("-", "\u2212")}
+    display = PartitionDisplay.from_estimator(model, frame, values={"kind": "u", 3: 2}, **options)
+    assert display.values == {"kind": "u", "c": "2"}
+    value, row, column = pixel(display, 0.5, 3)
+    typical = frame.head(1).assign(a=display.x[column], n=display.y[row], kind="u", c=2.0)
+    assert value == pytest.approx(model.predict(typical)[0])
+    for values, message in (
+        ({"a": 1}, "'a' is a feature of the plane"),
+        ({"z": 1}, "there is no feature 'z'"),
+        ({4: 1}, "an entry of values=4 must be an int from 0 to 3"),
+        ({"kind": "w"}, r"'w' is none of the levels of 'kind': \['u', 'v'\]"),
+        ({"c": "w"}, "'c' must be a number, got 'w'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PartitionDisplay.from_estimator(model, frame, values=values, **options)
+    two = PartitionDisplay.from_estimator(
+        NonGreedyTreeClassifier(max_depth=2).fit(frame[["a", "n"]], y > 2), frame[["a", "n"]]
+    )
+    assert two.text_ is None
+
+
+def test_the_picture_is_the_one_that_was_looked_at(tmp_path):
+    """After a change that is meant: python tests/golden/make_picture.py; look at the result."""
+    maker = script("make_picture")
+    maker.draw(tmp_path / "partition.png")
+    assert compare_images(str(maker.PATH), str(tmp_path / "partition.png"), tol=3) is None
+
+
+@pytest.mark.parametrize("name", ["FeatureImportancesDisplay", "PartitionDisplay"])
+def test_without_matplotlib(name, monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    forest = ManifoldForestClassifier(2, random_state=0).fit(X, y)
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    own = {} if name == "FeatureImportancesDisplay" else {"X": X}
+    with pytest.raises(ImportError, match=f"{name} needs matplotlib: pip install"):
+        getattr(skforest, name).from_estimator(forest, **own)

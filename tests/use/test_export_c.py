@@ -1,0 +1,63 @@
+"""Sources of C alone: names, macros, types of arrays."""
+
+import numpy as np
+import pytest
+from conftest import small
+from exported import in_c
+from makers import mixed_table as table
+from sklearn.datasets import make_friedman1
+
+from skforest import (
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    to_c,
+)
+
+
+@pytest.fixture(scope="module")
+def friedman():
+    return make_friedman1(300, noise=1.0, random_state=0)
+
+
+def test_names_macros_and_comments_of_the_source(tmp_path):
+    frame = table()
+    model = ManifoldForestClassifier(2, random_state=0).fit(frame, frame["city"].fillna("?"))
+    path = tmp_path / "f.c"
+    source = to_c(model, path, name="f")
+    assert path.read_text(encoding="ascii") == source
+    for text in (
+        "void f(const double *x, double *out)",
+        "#define F_N_INPUTS 6",
+        "#define F_N_OUTPUTS 4",
+        "#define F_N_CLASSES 4",
+        '2: "city", category, 3 levels',
+        '     1 = "Oslo"',
+        '  3 = "Rome"',
+    ):
+        assert text in source
+    assert "predict" not in source.replace("predicts", "").replace("prediction", "")
+    assert in_c(source, np.zeros((1, 6)), 4, tmp_path, name="f").sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a-b", "double", "sinf", "int8_t", 3, "\u00e9"])
+def test_names_that_c_does_not_have_are_refused(name, friedman):
+    model = small(ManifoldForestRegressor).fit(*friedman)
+    with pytest.raises(ValueError, match="name="):
+        to_c(model, name=name)
+
+
+def test_arrays_of_c_have_the_smallest_type():
+    from skforest.export.c_code import array_text, narrow_type
+
+    assert narrow_type(np.array([-128, 127])) == "int8_t"
+    assert narrow_type(np.array([128])) == "int16_t"
+    assert narrow_type(np.array([-(2**31)])) == "int32_t"
+    with pytest.raises(ValueError, match="at most"):
+        narrow_type(np.array([2**31]))
+    array = np.array([0.1, 1e-45, 3e38, -0.0, 3, 1 / 3, 2**24 + 2], dtype=np.float32)
+    text = array_text("a", array)
+    assert text.startswith("static const float a[7] = {\n")
+    found = text[text.index("{") + 1 : text.index("}")].split(",")
+    assert all(number.endswith("f") and not number[:-1].strip().isdigit() for number in found)
+    read = np.array([float(number.strip()[:-1]) for number in found], dtype=np.float32)
+    assert read.tobytes() == array.tobytes()
