@@ -1,7 +1,7 @@
-"""What a fitted estimator computes, as the writers of other formats read it.
+"""The computation of a fitted estimator, for the writers of other formats.
 
-`exported(estimator)` checks that the estimator is one that can be written, and returns an
-`ExportedModel`: forests with weights, and what happens to the weighted sum of their responses.
+`exported(estimator)` checks that the estimator can be written, and returns an `ExportedModel`:
+weighted forests, and how the sum of their responses becomes a prediction.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ class Member:
     weight : float
         Factor of its response.
     columns : ndarray of shape (forest.n_outputs,), int
-        Column of the response of the model to which each of its own is added.
+        Columns of the model's response that the columns of the forest's response are added to.
     """
 
     def __init__(self, forest, weight, columns):
@@ -56,7 +56,7 @@ class ExportedModel:
     quantile_rank : ndarray of shape (n_columns,), int, or None
         Place of each column among the sorted ones.
     operations : list of (str, ndarray of shape (n_inputs,))
-        What happens to the columns of X first: see `columns`.
+        First operations on the columns of X, see `columns`.
     """
 
     def __init__(self, estimator):
@@ -109,7 +109,7 @@ class ExportedModel:
 def exported(estimator):
     """The model of a fitted estimator of this package.
 
-    Raises NotFittedError if it is not fitted, TypeError if it is of another kind.
+    Raises NotFittedError if it is not fitted, and TypeError if it cannot be exported.
     """
     whole = unwrapped(estimator)
     estimator = unwrapped_alone(estimator, "the exported model", operations_of=operations_of)

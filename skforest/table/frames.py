@@ -256,7 +256,7 @@ def as_level(value):
 
 
 def _kind_of_array(column):
-    """The kind of a column by its values, where its dtype does not say it."""
+    """The kind of a column, from its values, if its dtype does not determine the kind."""
     if column.dtype.kind in "mM":
         return DATE
     if column.dtype.kind != "O":
@@ -271,9 +271,9 @@ def _kind_of_array(column):
 
 
 def as_frame(X):
-    """X itself, or a pyarrow table of it where only the interchange protocols can read it.
+    """X itself, or a pyarrow table if only the interchange protocols can read X.
 
-    Raises TypeError for rows as dicts or text, with what to write.
+    Raises TypeError for rows as dicts or text, and says what to pass instead.
     """
     refuse_records(X)
     shape = getattr(X, "shape", None)
@@ -374,13 +374,13 @@ def _as_object_array(X):
 
 
 def find_categories(table, categorical_features, is_free=True):
-    """Mask of the columns of a table that are categories; ValueError for what is neither.
+    """Mask of the columns of a table that are categories.
 
     Parameters
     ----------
     table : Table
     categorical_features : "from_dtype", None, or array-like of bool, int or str
-        As the parameter of an estimator.
+        The parameter of an estimator.
     is_free : bool, default=True
         Whether the user may name other columns in `categorical_features`.
 
@@ -391,8 +391,8 @@ def find_categories(table, categorical_features, is_free=True):
     Raises
     ------
     ValueError
-        If `categorical_features` does not fit the table, or a column that is no category holds
-        strings.
+        If `categorical_features` does not match the table, or a column that is not a category
+        holds strings.
     TypeError
         If such a column holds dates or times.
     """
@@ -478,16 +478,16 @@ def input_dtype(X, is_scaling):
 
 
 class FrameReader:
-    """Reads a few rows of data frames whose columns are as those of a frame that was validated.
+    """Reads a few rows of data frames with the same columns as a validated frame.
 
-    Equal names and dtypes need no second validation; that takes many times as long as to predict.
+    Equal names and dtypes need no second validation, which would take much longer than predicting.
 
     Parameters
     ----------
     X : data frame
     names : ndarray of shape (n_columns,), object
-        Names of the features in fit; frames whose columns have other names need validation, which
-        warns of them.
+        Names of the features in fit; frames with other column names need validation, which reports
+        them.
     levels : dict of int to list
         Levels of the categories by column.
     """
@@ -528,7 +528,7 @@ class FrameReader:
             return None
 
     def _entry(self, j, value):
-        """A value as a float; ValueError if its type is not what the column needs."""
+        """A value as a float; ValueError if its type does not match the column."""
         if j not in self.levels:
             if isinstance(value, float | bool | np.bool_ | np.float32):
                 return float(value)
@@ -551,7 +551,7 @@ class FrameReader:
 def _layout(X):
     """Names and dtypes of the columns of a pandas or polars frame; None, None for other inputs.
 
-    Of an extension dtype it is the class: categories differ from frame to frame.
+    An extension dtype is given by its class: categories differ from frame to frame.
     """
     library = type(X).__module__.partition(".")[0]
     if library not in ("pandas", "polars") or type(X).__name__ != "DataFrame":
@@ -561,7 +561,7 @@ def _layout(X):
 
 
 def where_not_finite(X, names, missing_too):
-    """Name of the first column with a value that is not finite, and what to do."""
+    """Name of the first column with a value that is not finite, and advice."""
     if sparse.issparse(X):
         return "Missing values are supported in dense X only; remove or clip infinite ones."
     table = read_table(X)

@@ -18,8 +18,8 @@ LIMIT = 2.0**60
 # Outliers are among this share of the smallest or largest values, and further from the quartiles
 # than this, in interquartile ranges.
 RARE, FENCE = 0.05, 3.0
-# Outliers between which and the fences no value lies within this distance from the quartiles need
-# not be rare: up to a quarter of the values, or any number of equal ones.
+# Outliers need not be rare if no value lies between the fences and this distance from the
+# quartiles: they may be up to a quarter of the values, or any number of equal ones.
 APART = 10.0
 # Outliers change the unit of a column if its range is this many times as wide as without them, or
 # twice as many times if a tail is not rare. Chosen by `python -m benchmarks.measure.outliers`.
@@ -37,7 +37,7 @@ def has_nan(Z):
 def empty_like(X, shape, dtype):
     """An array for a copy of X: in a file without a name, if X is large and memory-mapped.
 
-    The system can then write its pages to the disk where memory is short.
+    The system can then write its pages to the disk if memory is short.
     """
     n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if n_bytes < MIN_MAPPED or not is_mapped(X):
@@ -49,7 +49,7 @@ def empty_like(X, shape, dtype):
 
 
 def is_mapped(X):
-    """Is an array, or the one that it is a view of, a file that is mapped into memory?"""
+    """Is an array, or the array that it is a view of, a memory-mapped file?"""
     while X is not None and not isinstance(X, mmap.mmap):
         X = X.obj if isinstance(X, memoryview) else getattr(X, "base", None)
     return X is not None
@@ -169,7 +169,7 @@ def _dense_moments(X, weight, offset, scale, limits):
 
 
 def _sparse_moments(X, weight, offset, scale, limits):
-    """As `_dense_moments`, for a CSR matrix: entries that are not stored are 0."""
+    """Like `_dense_moments`, for a CSR matrix: entries that are not stored are 0."""
     column, n_features = X.indices, X.shape[1]
     Z = (X.data - offset[column]) * scale[column]
     Z = limited(Z, *limits, column)
@@ -280,9 +280,9 @@ def _usual_ends(values, weight):
     """Ends of the range of values that are no outliers, see `RARE` and `FENCE`.
 
     Values apart from all others, such as a code of -999, are outliers even if they are not rare,
-    see `APART`; so is a value at an end that at least the share `RARE` of the rows has. Where at
-    least half of the values are equal, quantiles are those of the others, and the range between
-    them includes that value.
+    see `APART`; so is an extreme value that at least the share `RARE` of the rows has. If at least
+    half of the values are equal, quantiles are computed from the other values, and the range
+    between them includes that value.
     """
     whole = values.min(), values.max()
     for end in whole:
@@ -382,7 +382,7 @@ def scaled(X, offset, scale, *limits):
 
 
 def scaled_csr(X, offset, scale, *limits):
-    """As `scaled`, for a canonical CSR matrix.
+    """Like `scaled`, for a canonical CSR matrix.
 
     Zeros of a feature with an offset become stored entries. ValueError if most entries would be.
     """
@@ -427,8 +427,8 @@ def with_fixed(X, low, high):
 def as_bytes(X):
     """X as uint8 where all its values are whole numbers from 0 to 255, as in most images.
 
-    A quarter of the memory and the same splits: sums of bytes are exact in both dtypes as long as
-    they stay below 2^24, which BYTE_FEATURES ensures.
+    This takes a quarter of the memory and gives the same splits: sums of bytes are exact in both
+    dtypes as long as they stay below 2^24, which BYTE_FEATURES ensures.
     """
     if X.dtype == np.uint8 or X.shape[1] > BYTE_FEATURES:
         return X

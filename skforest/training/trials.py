@@ -17,9 +17,9 @@ from .threads import local_threads
 
 # All of these were chosen without a stored measurement.
 
-# Of the forests that are compared on held-out rows.
+# Constants of the forests that are compared on held-out rows.
 N_TREES = 10
-MAX_ROWS = 2000  # rows that such a forest is trained on, and as many that it is tested on
+MAX_ROWS = 2000  # maximum number of training rows of such a forest, and of test rows
 TRIAL_SHARE = 0.25  # of the time that a limit leaves
 MIN_ROWS = 30  # with fewer, the first setting is taken
 FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
@@ -40,7 +40,7 @@ IMPORTANCE_SEED = 3 * 2**61  # far from the numbers of trees and bags
 
 
 def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
-    """The settings whose small forest has the least error on held-out rows.
+    """The settings whose small forest has the lowest error on held-out rows.
 
     The error is the mean squared difference to the targets, with one-hot classes (Brier score).
     ``method_of(settings)`` is the `Method` that trains the small forest. `request` is that of
@@ -55,7 +55,7 @@ def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
         if errors and limit is not None and not limit.left():
             break
         if limit is not None:
-            # In equal times, those with better trees or with more of them are better.
+            # In equal times, settings with better trees, or with more trees, are better.
             share = TRIAL_SHARE / (len(settings) - number)
             run = replace(run, limit=limit.part(share, at_least=1))
         method = method_of(setting)
@@ -67,7 +67,7 @@ def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
 
 def _split(data, seed):
     """Two thirds of the rows, at most MAX_ROWS, and as many other ones."""
-    # Trees that are grown to pure leaves learn all that repeats, with any of the settings.
+    # Trees with pure leaves learn all rows that repeat, with any of the settings.
     data, _ = data.in_copies(also_repeated=False)
     random = random_stream(seed, FIRST_SEED)
     present = random.permutation(np.flatnonzero(data.weight))
@@ -79,9 +79,10 @@ def _split(data, seed):
 def useful_features(data, seed, compares_indicators):
     """The training set without features of missing values and categories that are not useful.
 
-    The features that say which values are missing are tested one by one, see `_is_informative`.
-    With `compares_indicators`, small forests with and without the rest of them are compared on
-    held-out rows; then those with and without indicators and target statistics of categories.
+    Indicators of missing values are tested one by one, see `_is_informative`. With
+    `compares_indicators`, small forests with and without the remaining indicators are compared on
+    held-out rows. Then forests with and without the indicators and target statistics of categories
+    are compared.
     """
     if np.count_nonzero(data.weight) < MIN_ROWS:
         return data
@@ -110,7 +111,7 @@ def _with_selected(data, is_kept):
 
 
 def _is_informative(indicator, data):
-    """Is the mean target of the rows where an indicator is True unlike that of the other rows?
+    """Does the mean target differ between rows where an indicator is True and other rows?
 
     z-test of each output, where classes are one-hot, with Bonferroni's correction. Distinct rows
     count as independent; their number does not depend on the scale of the weights.

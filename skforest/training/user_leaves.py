@@ -1,4 +1,4 @@
-"""Leaves of trees that are grown with a loss of the user."""
+"""Leaves of trees that are grown with a user's loss."""
 
 import numpy as np
 from scipy.special import softmax
@@ -14,7 +14,7 @@ WEAK = 1e-3  # rows with which the constant of the tree counts in a leaf that is
 
 
 def fitted_constants(loss, y, weight, group, values, prior, strength, n_steps):
-    """The constants of least loss of some groups of rows, by Newton's method from `values`.
+    """The constants with the lowest loss in groups of rows, by Newton's method from `values`.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def fitted_constants(loss, y, weight, group, values, prior, strength, n_steps):
         Weights, and the group of each row.
     values : ndarray of shape (n_groups, n_outputs)
     prior, strength : ndarray of shape (n_outputs,)
-        Each group has a further, quadratic loss with this minimum and this curvature.
+        Each group has an additional quadratic loss with this minimum and this curvature.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def fitted_constants(loss, y, weight, group, values, prior, strength, n_steps):
 
 
 class UserTarget:
-    """Rows under a loss of the user: their targets in the units of the user, and a constant.
+    """Rows for a user's loss: their targets in the user's units, and a constant.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class UserTarget:
         self.unit = 1.0 if is_class else self._unit()
 
     def _unit(self):
-        """One over the mean loss of the constant that any model could save."""
+        """Reciprocal of the mean loss of the constant that a model could save."""
         raw = np.tile(self.prior, (len(self.y), 1))
         best = fitted_constants(
             self.loss, self.y, np.ones(len(raw)), np.arange(len(raw)), raw, self.prior,
@@ -95,29 +95,29 @@ class UserTarget:
         return 1 / mean if mean > 0 else 1.0
 
     def fitted(self, group, values, strength, n_steps):
-        """The constants of least loss of groups of the rows; `strength` counts rows of `prior`."""
+        """The constants with the lowest loss in groups; `strength` counts rows of `prior`."""
         strength = strength * self.curve
         args = self.loss, self.y, self.weight, group, values, self.prior, strength, n_steps
         return fitted_constants(*args)
 
 
 class UserLeaves:
-    """The two leaves of a split under a loss of the user.
+    """The two leaves of a split with a user's loss.
 
-    `OwnLeaves` of `_kernels/co2/own_leaves.pyx` calls it for one node after the other.
+    `OwnLeaves` of `_kernels/co2/own_leaves.pyx` calls it for one node after another.
 
     Parameters
     ----------
     loss : UserKernel
     baseline : ndarray of shape (n_outputs,)
-        Of real targets, and `scale` their unit; None: the targets are classes.
+        Baseline of numeric targets, whose unit is `scale`; None: the targets are classes.
     """
 
     def __init__(self, loss, baseline=None, scale=1.0):
         self.loss, self.baseline, self.scale = loss, baseline, scale
 
     def start(self, target, weight, n_train, smoothing):
-        """Start a node: its rows, the first `n_train` of which train."""
+        """Start a node with its rows; the first `n_train` are for training."""
         is_class = self.baseline is None
         if is_class:  # numbers of classes
             self.y = np.eye(self.loss.n_outputs)[target]
@@ -159,7 +159,7 @@ class UserLeaves:
 
 
 class UserTreeLeaves:
-    """All leaves of a tree under a loss of the user, trained with its splits.
+    """All leaves of a tree with a user's loss, trained with its splits.
 
     `JointLeaves` of `_kernels/nongreedy/leaves.pyx` calls it, batch by batch.
 
@@ -173,7 +173,7 @@ class UserTreeLeaves:
         The leaf of each row in the grown tree.
     n_leaves : int
     smoothing : float
-        Rows of mean weight, at the constant of the whole tree, that are added to each leaf.
+        Pseudocount, in rows of mean weight at the constant of the whole tree, of each leaf.
     """
 
     def __init__(self, loss, data, weight, leaf, n_leaves, smoothing):
@@ -219,7 +219,7 @@ class UserTreeLeaves:
 
 
 def with_user_leaves(forest, data, loss):
-    """A tree whose leaves predict the constants of least loss of the rows in them."""
+    """A tree whose leaves predict the constants with the lowest loss on their rows."""
     target, leaf = leaf_targets(forest, data, loss)
     raw = np.tile(target.prior, (np.count_nonzero(forest.child < 0), 1))
     raw = target.fitted(leaf, raw, WEAK, FINAL_STEPS)
@@ -246,7 +246,7 @@ def targets_of(loss, data):
 
 
 def keeps_gain(before, after, data, loss, lost, tolerance):
-    """Has a tree lost at most a share of what another had gained over a constant prediction?"""
+    """Has a tree lost at most a share of another tree's gain over a constant prediction?"""
     found = []
     for forest in (before, after):
         target, leaf = leaf_targets(forest, data, loss)

@@ -1,4 +1,4 @@
-"""Scales of a target: its check, its zero point and unit, and the target as a kernel takes it."""
+"""Scales of a target: its check, its zero point and unit, and its form for a kernel."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ import numpy as np
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
 NORMAL_MEDIAN = 0.6745  # median distance of normal numbers from their mean, over their deviation
 COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not count for a unit
-# Units from the median where targets are outliers to what squared errors choose: few numbers of a
-# normal distribution are so far away.
+# Targets this many units from the median are outliers for choices by squared errors: few numbers
+# of a normal distribution are so far away.
 FENCE = 3.0
 # Targets are apart from all others if they are APART times as far from the quartiles as these, and
 # as APART interquartile ranges. At most the share RARE is rare.
@@ -18,7 +18,7 @@ ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
 
 
 def power_of_two_scale(deviation):
-    """The power of two at or above the largest deviation of a target, 1 where all are 0.
+    """The power of two at or above the largest deviation of a target; 1 if all are 0.
 
     Squares of the scaled deviations are far from the limits of float32, and dividing by a power of
     two loses no bit. ValueError if float32 cannot hold such deviations.
@@ -58,7 +58,7 @@ class TargetScale:
     has_unit = True  # are deviations from the baseline measured in units of their size?
 
     def check(self, y, weight):
-        """Raise ValueError where the loss is not defined."""
+        """Raise ValueError if the loss is not defined for the target."""
 
     def baseline(self, y, weight):
         """The constant raw prediction that training starts from: ndarray of shape (n_outputs,)."""
@@ -71,7 +71,8 @@ class TargetScale:
     def units(self, y, weight, baseline=None):
         """The `TargetUnits` of a target, after `check`.
 
-        `baseline` is that of a model to which trees are added. None: ``self.baseline(y, weight)``.
+        `baseline` is the baseline of a model to which trees are added. None:
+        ``self.baseline(y, weight)``.
         """
         self.check(y, weight)
         baseline = self.baseline(y, weight) if baseline is None else baseline
@@ -82,22 +83,22 @@ class TargetScale:
         return TargetUnits(baseline, scale, self.size(deviation / scale, weight))
 
     def shift(self, y, raw, weight):
-        """What moves raw predictions to the targets on the whole, (n_outputs,)."""
+        """The shift that moves raw predictions towards the targets, (n_outputs,)."""
         return self.baseline(y - raw, weight)
 
     def without_outliers(self, y, weight):
-        """The target for choices by squared errors, which outliers would determine."""
+        """The target for choices by squared errors, which outliers must not determine."""
         return y
 
     def outlier_factor(self, y, weight):
         """Factors of the weights of rows, (n_rows,), whose targets are outliers; None: all 1."""
 
     def scaled(self, y, units):
-        """Deviations from the baseline over the power of two, as grown trees take them."""
+        """Deviations from the baseline, divided by the power of two, for grown trees."""
         return (y - units.baseline) / units.scale
 
     def standardized(self, target, units):
-        """A target from `scaled` in units of 1, as the kernel takes it."""
+        """A target from `scaled` in units of 1, for the kernel."""
         return target / np.where(units.unit > 0, units.unit, 1.0)
 
     def start(self, baseline):
@@ -109,7 +110,7 @@ class TargetScale:
 class QuantileScale(TargetScale):
     """Deviations from a quantile, in units that outliers do not determine.
 
-    Several levels are those of the outputs; they may share one target.
+    If there are several levels, each belongs to an output; outputs may share one target.
     """
 
     level: float | np.ndarray = 0.5
@@ -127,11 +128,11 @@ class QuantileScale(TargetScale):
         return np.clip(y, center - size, center + size)
 
     def outlier_factor(self, y, weight):
-        """Rare outliers beyond a quantile weigh no more than rows on its other side.
+        """Limit the weight of rare outliers beyond a quantile to that of rows on the other side.
 
         With the quantile 0.9, one row above weighs as much as nine below, and a few outliers would
         move all predictions around them. Outliers are apart from all other targets, see `APART`;
-        they are rare if their weight is at most half of what may lie beyond the quantile.
+        they are rare if their weight is at most half of the weight beyond the quantile.
         """
         factor = np.ones(len(y))
         for sign, level in ((1, np.max(self.level)), (-1, 1 - np.min(self.level))):
@@ -144,7 +145,7 @@ class QuantileScale(TargetScale):
 
 @dataclass(frozen=True)
 class RatioScale(TargetScale):
-    """Ratios to the weighted mean, whose logarithm is the baseline."""
+    """Ratios to the weighted mean; the logarithm of the mean is the baseline."""
 
     loss: str  # in messages
     takes_zero: bool = True
@@ -177,9 +178,9 @@ class RatioScale(TargetScale):
 class LabelScale(TargetScale):
     """Class numbers of shape (n_rows,), which have no unit.
 
-    Training starts from equal probabilities, or from the shares of the classes. A class without
-    weight has the probability 0 and keeps it. Two classes have one raw prediction in boosting, the
-    logarithm of the odds of the second.
+    Training starts from equal probabilities, or from the class frequencies. A class without weight
+    has probability 0 and keeps it. Two classes have one raw prediction in boosting, the logarithm
+    of the odds of the second.
     """
 
     n_classes: int
@@ -205,7 +206,7 @@ class LabelScale(TargetScale):
 
 
 def with_outlier_weights(data, scale):
-    """The training set with the weights that a scale gives outliers among the targets."""
+    """The training set with the scale's weights for outliers among the targets."""
     factor = scale.outlier_factor(data.y, data.weight)
     return data if factor is None else data.with_weight(data.weight * factor)
 
@@ -227,8 +228,8 @@ def weighted_quantile(values, weight, quantile):
 
     `quantile` is a number, or an array with one for each column.
 
-    A row in sorted position k of n has the level k / (n + 1), so that the next draw lies below it
-    with that probability; n is the effective number of rows where weights differ.
+    A row in sorted position k of n has the level k / (n + 1), so the next draw lies below it with
+    this probability; if weights differ, n is the effective number of rows.
     """
     present = weight > 0
     values, weight = values[present], weight[present] / weight.sum()
@@ -241,7 +242,7 @@ def weighted_quantile(values, weight, quantile):
 
 
 def log_ratio(y, predicted, weight):
-    """Logarithms of the ratios of two weighted means, (n_outputs,); 0 where one of them is 0."""
+    """Logarithms of the ratios of two weighted means, (n_outputs,); 0 if one of them is 0."""
     mean, predicted = (np.average(a, axis=0, weights=weight) for a in (y, predicted))
     is_usable = (mean > 0) & (predicted > 0)
     return np.log(np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0))
@@ -262,9 +263,9 @@ def apart(values, weight):
 def robust_size(values, weight):
     """Unit of the deviations of each column from its median, (n_columns,); 0 where it is constant.
 
-    The median absolute deviation, times the factor with which it is 1 for normal numbers of
-    deviation 1. Where a value is common, such as 0 among counts, the share p of other rows has the
-    median distance d, and the unit is d sqrt(p). At most the standard deviation.
+    It is the median absolute deviation, times the factor that makes it 1 for standard normal
+    numbers. If a value is common, such as 0 among counts, the share p of other rows has the median
+    distance d, and the unit is d sqrt(p). It is at most the standard deviation.
     """
     present = weight > 0
     values, weight = values[present], weight[present]

@@ -1,4 +1,4 @@
-"""A loss as training takes it: its parts, and what it offers."""
+"""The losses that training uses: their parts, and what they offer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class TrainingLoss:
     link: str = "identity"  # of the Forest, from raw predictions to predictions
     leaf: NewtonLeaves | QuantileLeaves | None = NewtonLeaves()  # None: not for boosting
     calibration: MeanRatio | QuantileShift | None = None  # of the trained model
-    # Hinge forests multiply their learning rate by this; None: they do not take the loss.
+    # Hinge forests multiply their learning rate by this; None: they do not accept the loss.
     hinge_rate: float | None = 1.0
     is_quadratic: bool = False  # is one step of Newton's method exact?
     has_temperature: bool = False  # do hinge forests find a temperature of its probabilities?
@@ -48,7 +48,7 @@ class TrainingLoss:
 
     @property
     def has_curvature(self):
-        """bool: do the curvatures of the kernel say where the loss is least?"""
+        """bool: do the curvatures of the kernel show where the loss is lowest?"""
         return self.for_boosting and not self.leaf.renews
 
     @property
