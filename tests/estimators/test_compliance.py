@@ -89,10 +89,12 @@ def few_members(cls):
     return [kinds[0](5), kinds[1](5, objective="co2", holdout=0.0, bootstrap=False)]
 
 
-def configured(configurations):
-    """Estimators of few trees, in some configurations."""
+def configured(configurations, kinds=(True, False)):
+    """Estimators of few trees, in some configurations; `kinds`: classifiers, or regressors."""
     estimators = []
     for cls in CLASSES:
+        if is_classifier(cls()) not in kinds:
+            continue
         defaults = parameters(cls)
         for config in configurations:
             if config and next(iter(config)) not in defaults:
@@ -124,10 +126,25 @@ def run_check(estimator, check):
         raise
 
 
+# Each configuration once: of classifiers, or of regressors, which are trained by the same code.
+ONCE = {
+    str(estimator)
+    for i, config in enumerate(CONFIGURATIONS)
+    for estimator in configured([config], [i % 2 == 1])
+}
+
+
 def is_of_training(estimator, check):
     """A single tree is trained as those of a CO2 forest are."""
     in_forest = "n_estimators" in estimator.get_params(deep=False)
-    return in_forest and check.func.__name__ in OF_TRAINING and not check.keywords
+    is_own = check.func.__name__ in OF_TRAINING and not check.keywords
+    return in_forest and is_own and str(estimator) in ONCE
+
+
+def is_no_repeat(estimator, check):
+    """Blends of regressors, whose fits take longest, share all but training with classifiers."""
+    is_blend = hasattr(estimator, "members") and not is_classifier(estimator)
+    return not is_blend or check.func.__name__ in OF_TRAINING
 
 
 def checks(estimators, is_fast=None):
@@ -144,7 +161,7 @@ def checks(estimators, is_fast=None):
     return pytest.mark.parametrize(names, list(cases), ids=functools.cache(mark.kwargs["ids"]))
 
 
-@checks(configured([{}]))
+@checks(configured([{}]), is_no_repeat)
 def test_scikit_learn_checks(estimator, check):
     run_check(estimator, check)
 
