@@ -41,6 +41,10 @@ n_epochs : "auto" or int
 l1 : float
     L1 penalty on the weights of all splits, at least 0. It sets weights to 0, and splits with few
     weights are stored sparsely.
+early_stopping : bool
+    Whether to hold out some of the rows, `validation_fraction` of the procedure. Joint training
+    then ends when the loss on these rows has not decreased for `n_iter_no_change` epochs, and the
+    splits of the best epoch are kept. Finally, the leaves are computed from all rows.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Number of features among which the first cut of a node is searched when the tree is grown. An
     int is a count, a float is a multiple of the number p of all features, and None is p. "auto",
@@ -150,6 +154,8 @@ class NonGreedyProcedure(Procedure):
         "scaling": [StrOptions({"minmax", "standard"}), None],
         "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
         "rescale_splits": ["boolean"],
+        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
     _printed = {
         "schedule": "constant",
@@ -171,6 +177,8 @@ class NonGreedyProcedure(Procedure):
         scaling="minmax",
         row_norm=8.0,
         rescale_splits=True,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
     ):
         store_parameters(self, locals())
 
@@ -190,8 +198,6 @@ class _NonGreedyTree(ObliqueForest):
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "l1": [Interval(Real, 0.0, None, closed="left")],
         "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "procedure": [NonGreedyProcedure, None],
     }
     _default_procedure = NonGreedyProcedure
@@ -209,8 +215,6 @@ class _NonGreedyTree(ObliqueForest):
         n_epochs="auto",
         l1=0.0,
         early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
         procedure=None,
         min_samples_split=2,
         min_weight_fraction_leaf=0.0,
@@ -349,8 +353,6 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         n_epochs="auto",
         l1=0.0,
         early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
         procedure=None,
         min_samples_split=2,
         min_weight_fraction_leaf=0.0,

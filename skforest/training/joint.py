@@ -56,8 +56,7 @@ class JointSettings:
     @classmethod
     def of(cls, tree):
         """The settings in the parameters of a non-greedy tree."""
-        params = tree.get_params()  # those of its procedure are called procedure__...
-        params = {name.removeprefix("procedure__"): value for name, value in params.items()}
+        params = tree.get_params(deep=False) | tree._procedure.get_params()
         if not params["early_stopping"]:
             params["validation_fraction"] = None
         names = [part.name for part in fields(cls) if part.name in params]

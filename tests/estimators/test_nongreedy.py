@@ -236,17 +236,20 @@ def test_full_and_fast_inference_agree_on_one_split():
 def test_early_stopping():
     X, y = make_classification(600, 10, n_informative=5, flip_y=0.2, random_state=0)
     model = NonGreedyTreeClassifier(
-        n_epochs=200, early_stopping=True, n_iter_no_change=4, random_state=0
+        n_epochs=200,
+        early_stopping=True,
+        procedure=NonGreedyProcedure(n_iter_no_change=4),
+        random_state=0,
     )
     stopped = clone(model).fit(X, y)
     scores = stopped.validation_scores_
     assert len(scores) == len(stopped.loss_curve_) < 200
     assert scores.argmax() >= len(scores) - 1 - 4 - 4
     assert stopped.forest_.node_weight[0] == 600  # leaves count all rows
-    other = clone(model).set_params(validation_fraction=0.5).fit(X, y)
+    other = clone(model).set_params(procedure__validation_fraction=0.5).fit(X, y)
     assert not np.array_equal(scores[:3], other.validation_scores_[:3])
     with pytest.raises(ValueError, match="validation_fraction=0.99.*none of the 2 distinct rows"):
-        model.set_params(validation_fraction=0.99).fit([[0.0], [1.0]], [0, 1])
+        model.set_params(procedure__validation_fraction=0.99).fit([[0.0], [1.0]], [0, 1])
 
 
 @pytest.mark.parametrize("smoothing", [0.1, 10.0])
@@ -411,7 +414,8 @@ def test_co2_forests_are_refined_with_the_parameters_of_a_non_greedy_tree(cls, t
 def test_joint_refinement_of_a_forest_stops_early(cls):
     X, y = make_classification(300, 8, n_informative=6, n_classes=3, flip_y=0.2, random_state=0)
     tree = NonGreedyTreeClassifier if cls is CO2ForestClassifier else NonGreedyTreeRegressor
-    joint = {"n_epochs": 200, "early_stopping": True, "n_iter_no_change": 3}
+    procedure = NonGreedyProcedure(n_iter_no_change=3)
+    joint = {"n_epochs": 200, "early_stopping": True, "procedure": procedure}
     own = PLAIN | {"refine": tree(**joint), "max_features": None}
     forest = cls(3, **own).fit(X, y)
     for curve, scores in zip(forest.loss_curve_, forest.validation_scores_):
@@ -425,7 +429,7 @@ def test_joint_refinement_of_a_forest_stops_early(cls):
     np.testing.assert_array_equal(one.validation_scores_[0], alone.validation_scores_)
     np.testing.assert_array_equal(one.predict(X), alone.predict(X))
     with pytest.raises(ValueError, match="validation_fraction=0.99.*none of the 4 distinct rows"):
-        one.set_params(refine__validation_fraction=0.99).fit(X[:4], [0, 1, 0, 1])
+        one.set_params(refine__procedure__validation_fraction=0.99).fit(X[:4], [0, 1, 0, 1])
 
 
 def test_defaults_of_settings_are_those_of_estimators():

@@ -43,7 +43,11 @@ CLASSIFIERS = {
     ),
     "nongreedy": NonGreedyTreeClassifier(max_depth=4, n_epochs=5, random_state=0),
     "early": NonGreedyTreeClassifier(
-        max_depth=4, n_epochs=9, early_stopping=True, validation_fraction=0.3, random_state=0
+        max_depth=4,
+        n_epochs=9,
+        early_stopping=True,
+        procedure=NonGreedyProcedure(validation_fraction=0.3),
+        random_state=0,
     ),
     "refined": CO2ForestClassifier(
         **FOREST, refine=NonGreedyTreeClassifier(n_epochs=4), max_depth=4, random_state=0

@@ -135,7 +135,7 @@ def stopped_models():
         "round": skforest.ObliqueBoostingRegressor(500, n_bags=1, **boosting, **early),
         "rounds of bags": skforest.ObliqueBoostingRegressor(500, n_bags=3, **boosting, **early),
         "evaluation": made(skforest.RandomHingeForestRegressor, 5, n_bags=1, **early),
-        "epoch": skforest.NonGreedyTreeRegressor(max_depth=2, **joint),
+        "epoch": made(skforest.NonGreedyTreeRegressor, max_depth=2, **joint),
         "epoch of a tree": made(
             skforest.E2EDecisionForestRegressor, 1, max_depth=2, greedy_epochs=3, **joint
         ),
@@ -146,7 +146,7 @@ def stopped_models():
             bootstrap=False,
             max_features="sqrt",
             max_depth=2,
-            refine=skforest.NonGreedyTreeRegressor(**joint),
+            refine=made(skforest.NonGreedyTreeRegressor, **joint),
             verbose=1,
             random_state=0,
         ),  # fmt: skip

@@ -21,7 +21,9 @@ from sklearn.utils._param_validation import StrOptions, make_constraint
 
 import skforest
 
-STOPPED = skforest.NonGreedyTreeClassifier(n_epochs=3, early_stopping=True, n_iter_no_change=1)
+STOPPED = made(
+    skforest.NonGreedyTreeClassifier, n_epochs=3, early_stopping=True, n_iter_no_change=1
+)
 # Values of parameters that are neither str nor bool. A class takes some of them only.
 VALUES = {
     "n_estimators": (1, 2, 3),
