@@ -245,7 +245,9 @@ cdef class StumpSplitter(PlaneSplitter):
                     if k > 0 and self.should_stop(n * self.rows.p):
                         return 0
                     loss = self.epoch(rate.value, objective)
-                if n_batches == 1 or self.old_signs or self.leaves.is_own or (done % MEASURE == 0 and done < n_epochs):
+                if n_batches == 1 or self.old_signs or self.leaves.is_own:
+                    self.measure_plane()
+                elif done % MEASURE == 0 and done < n_epochs:
                     self.measure_plane()
             if not isfinite(loss):
                 return 0

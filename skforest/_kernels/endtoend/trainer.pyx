@@ -56,8 +56,8 @@ cdef enum Engine:
 
 ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
 
-# Chosen without a stored measurement. `python -m benchmarks.measure.endtoend engines` shows what the block
-# and the choice of the engine do to the time.
+# Chosen without a stored measurement. `python -m benchmarks.measure.endtoend engines` shows what
+# the block and the choice of the engine do to the time.
 cdef enum:
     BLOCK = 64                 # splits whose gradients are one product
     WORK_OF_NODE = 256         # products that take as long as a node without rows

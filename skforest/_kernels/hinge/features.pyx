@@ -13,7 +13,8 @@ from .margins cimport (
     skf_scale_columns, skf_standardise
 )
 
-# Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of steps.
+# Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of
+# steps.
 cdef enum:
     LEAST_BLOCK = 16           # rows of z, at least
     CACHE = 1 << 19            # bytes of z that stay in the cache while trees read them

@@ -47,7 +47,8 @@ from .margins cimport (
     skf_hinge_step
 )
 
-# Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of steps.
+# Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of
+# steps.
 cdef enum:
     BLOCK = 256                # rows of scratch, at least; leaves by which `value` grows, at least
 

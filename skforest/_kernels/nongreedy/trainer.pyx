@@ -58,9 +58,10 @@ cdef struct GradientTerm:
 cdef class JointTrainer:
     """Trains all splits and leaves of a `DenseTree` on a `TrainingSet`, by `JointSettings`.
 
-    Rows of weight 0 take no part in training. `leaves` are the arguments of `set_leaves`, and `own` `UserTreeLeaves` in their place. With
-    `rescale_splits`, hyperplanes are rescaled to squared norm nu, else only those of larger norm.
-    Rows are centred and scaled to root mean square norm `row_norm`; None: neither.
+    Rows of weight 0 take no part in training. `leaves` are the arguments of `set_leaves`; `own`
+    are `UserTreeLeaves`, with a loss of the user, or None. With `rescale_splits`, hyperplanes are
+    rescaled to squared norm nu, else only those of larger norm. Rows are centred and scaled to
+    root mean square norm `row_norm`; None: neither.
     """
 
     # parameters
