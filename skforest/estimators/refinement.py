@@ -18,6 +18,7 @@ from ..forest.edit import with_votes
 from ..forest.statistics import route
 from ..table.matrix import min_max, scaled
 from ..training.alternating import AlternatingSettings, refine_tree
+from ..training.losses import Loss
 from ..training.method import joined
 from ..training.threads import in_parallel
 from .base import Integral, Interval, Real, StrOptions, validate_params
@@ -118,7 +119,7 @@ def refine(
         If it is not an estimator of this package, if it is a blend, or if its splits are networks.
     ValueError
         If a parameter or the data is invalid, or the estimator is a hinge forest or oblique
-        boosting.
+        boosting, or has a loss of your own.
 
     Notes
     -----
@@ -205,6 +206,11 @@ def _check_estimator(estimator):
         raise refusal(estimator, needed=needed)
     check_is_fitted(estimator, "forest_")
     forest = estimator.forest_
+    if isinstance(getattr(estimator, "loss", None), Loss):
+        raise ValueError(
+            f"estimator has loss={estimator.loss!r}, which alternating refinement does not "
+            "minimise"
+        )
     if hasattr(estimator, "networks_"):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}, whose splits are networks; only "

@@ -102,16 +102,13 @@ class CO2Method(ObliqueMethod):
             return None if loss is None else UserLeaves(loss)
         return UserLeaves(loss, sample.baseline, sample.target_scale)
 
-    def grow(self, sample, seed, stop):
-        """A grown tree with the leaves of a user's loss."""
-        forest, loss = super().grow(sample, seed, stop), self.settings.loss
-        return forest if loss is None or stop[0] else with_user_leaves(forest, sample, loss)
-
     def train(self, sample, seed, control):
         """Grow one tree, and refine it."""
         refine, criterion, stop = self.settings.refine, self.task.criterion, control.stop
         if not isinstance(refine, JointSettings):
-            forest = self.grow(sample, seed, stop)
+            forest, loss = self.grow(sample, seed, stop), self.settings.loss
+            if loss is not None and not stop[0]:
+                forest = with_user_leaves(forest, sample, loss)
             if refine is None or stop[0]:
                 return forest, {}
             how = AlternatingSettings(n_sweeps=self.settings.n_sweeps)
@@ -123,12 +120,9 @@ class CO2Method(ObliqueMethod):
             refine.validation_fraction, sample.weight, seed, sample.group
         )
         forest = self.grow(sample.sample(np.where(is_held_out, 0.0, sample.weight)), seed, stop)
-        forest, record = train_jointly(
+        return train_jointly(
             forest, sample, is_held_out, seed, stop, refine, criterion, control.report
         )
-        if refine.kernel is not None and refine.leaves == "counts" and not stop[0]:
-            forest = with_user_leaves(forest, sample, refine.kernel)
-        return forest, record
 
     def joined(self, forests, before=None, consume=False):
         """One forest of trees, which vote if they should."""

@@ -18,7 +18,7 @@ from ..forest.edit import DenseTree, recount_and_prune, repack
 from ..forest.statistics import route, tree_loss
 from .early_stopping import TOLERANCE, EarlyStopping
 from .losses import UserKernel
-from .user_leaves import UserTreeLeaves, keeps_gain, leaf_values
+from .user_leaves import UserTreeLeaves, keeps_gain, leaf_values, with_user_leaves
 
 # Chosen without a stored measurement, on the rows that docs/papers/nongreedy.md names.
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
@@ -99,8 +99,9 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     learned, warn and return the grown tree.
     """
     if not len(forest.threshold) or stop[0]:
-        if validation_mask.any():  # validation rows count for the leaves, too
-            forest = recount_and_prune(forest, data, criterion)
+        # Validation rows count for the leaves, too.
+        if validation_mask.any() or settings.kernel is not None:
+            forest = _recounted(forest, data, criterion, settings)
         return forest, _record(forest)
     training = _Training(forest, data, validation_mask, seed, stop, settings)
     training.run(report)
@@ -110,7 +111,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     is_sound = all(np.isfinite(part).all() for part in trained)
     if is_sound:
         forest = repack(grown, *planes, np.ones(len(grown.threshold), dtype=bool))
-        forest = recount_and_prune(forest, data, criterion, leaf_values)
+        forest = _recounted(forest, data, criterion, settings, leaf_values)
         is_sound = _has_kept_its_gain(grown, forest, data, settings.kernel)
     if not is_sound:
         warnings.warn(
@@ -120,8 +121,16 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
             ConvergenceWarning,
             stacklevel=2,
         )
-        forest = recount_and_prune(grown, data, criterion)
+        forest = _recounted(grown, data, criterion, settings)
     return forest, _record(forest, training.loss_curve, training.stopping.scores)
+
+
+def _recounted(forest, data, criterion, settings, leaf_values=None):
+    """As `recount_and_prune`; with a user's loss, rows define the leaves that it minimises."""
+    forest = recount_and_prune(forest, data, criterion, leaf_values)
+    if settings.kernel is None or leaf_values is not None:
+        return forest
+    return with_user_leaves(forest, data, settings.kernel)
 
 
 def _record(forest, loss_curve=(), scores=()):

@@ -123,7 +123,7 @@ class UserLeaves:
             self.y = np.eye(self.loss.n_outputs)[target]
         else:
             self.y = self.baseline + self.scale * target
-        self.smoothing, self.right = smoothing, None
+        self.smoothing, self.right, self.known = smoothing, None, {}
         self.train = UserTarget(self.loss, self.y[:n_train], weight[:n_train], is_class)
         self.values = np.stack([self.train.prior, self.train.prior])
         self.velocity = np.zeros_like(self.values)
@@ -133,16 +133,18 @@ class UserLeaves:
         if self.right is not None and np.array_equal(right, self.right):
             return
         n_steps = STEPS if self.right is None else 1  # as rows change sides, fits go on
-        self.right = right
+        self.right, self.known = right, {}
         group = right.astype(np.int64)
         self.values = self.train.fitted(group, self.values, self.smoothing, n_steps)
 
     def losses(self, first, last):
         """Losses of some rows at the left and at the right leaf, (2, n_rows)."""
-        y = self.y[first:last]
-        raw = np.repeat(self.values, len(y), axis=0)
-        found = self.loss.losses(raw, np.concatenate([y, y])).reshape(2, -1)
-        return self.train.unit * found
+        if (first, last) not in self.known:  # until the leaves change
+            y = self.y[first:last]
+            raw = np.repeat(self.values, len(y), axis=0)
+            found = self.loss.losses(raw, np.concatenate([y, y])).reshape(2, -1)
+            self.known[first, last] = self.train.unit * found
+        return self.known[first, last]
 
     def step(self, rows, share, momentum, rate):
         """Move both leaves along the gradients of some rows.
@@ -152,10 +154,10 @@ class UserLeaves:
         y = self.y[rows]
         for side, part in enumerate(share):
             slope, _ = self.loss.derivatives(np.broadcast_to(self.values[side], y.shape), y)
-            # Steps of real targets are in their units, those of log shares in units of 1.
+            # Numeric targets make steps in their own units, logarithms of shares in units of 1.
             pace = 1.0 if self.baseline is None else 2 / self.train.curve
             self.velocity[side] = momentum * self.velocity[side] + pace * (part @ slope)
-        self.values = self.values - rate * self.velocity
+        self.values, self.known = self.values - rate * self.velocity, {}
 
 
 class UserTreeLeaves:

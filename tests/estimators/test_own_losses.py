@@ -7,6 +7,7 @@ import pytest
 from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
+from sklearn.exceptions import ConvergenceWarning
 
 import skforest
 from skforest import (
@@ -282,3 +283,58 @@ def test_a_loss_without_curvature_is_minimised(model, real):
     X, y, X_test, y_test = real
     found = own(model, Absolute()).fit(X, y).predict(X_test)
     assert np.abs(found - y_test).mean() < 0.75 * np.abs(np.median(y) - y_test).mean()
+
+
+@pytest.mark.parametrize("name", ["co2", "nongreedy", "refined"])
+def test_leaves_weigh_their_rows(name, real):
+    """Of a tree that cannot split, the leaf is the weighted constant of least loss."""
+    X, y, *_ = real
+    weight = np.where(y > np.median(y), 5.0, 1.0)
+    model = own(REGRESSORS[name], Expectile(0.8)).set_params(min_samples_leaf=300)
+    values = [model.fit(X, y, w).predict(X[:1])[0] for w in (None, weight)]
+    for w, value in zip((np.ones(len(y)), weight), values):
+        share = w * np.where(y > value, 0.8, 0.2)
+        assert abs(share @ (y - value)) < 1e-3 * share.sum() * y.std()
+    assert values[1] > values[0] + 0.3 * y.std()
+
+
+@pytest.mark.parametrize("name", ["co2", "nongreedy"])
+def test_splits_weigh_their_rows(name):
+    """Rows of nearly no weight have no say in where the hyperplane is."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    is_loud = np.arange(400) < 200
+    side = np.where(is_loud, X @ [1, 1] > 0, X @ [1, -1] > 0)
+    model = own(REGRESSORS[name], Expectile(0.6)).set_params(max_depth=1)
+    if name == "co2":
+        model.set_params(n_estimators=1)
+    model.fit(X, 3.0 * side, np.where(is_loud, 1.0, 1e-6))
+    found = model.predict(X) > 1.5
+    assert np.mean(found[is_loud] == side[is_loud]) > 0.9
+    assert np.mean(found[~is_loud] == side[~is_loud]) < 0.7
+
+
+@pytest.mark.parametrize("leaves", ["counts", "trained"])
+def test_a_tree_that_is_returned_as_it_was_grown_has_the_leaves_of_the_loss(
+    leaves, real, monkeypatch
+):
+    X, y, *_ = real
+    monkeypatch.setattr("skforest.training.joint.keeps_gain", lambda *args: False)
+    model = NonGreedyTreeRegressor(
+        loss=Expectile(0.9),
+        n_epochs=1,
+        max_depth=3,
+        procedure=NonGreedyProcedure(leaves=leaves),
+        random_state=0,
+    )
+    with pytest.warns(ConvergenceWarning, match="lost nearly all"):
+        model.fit(X, y)
+    assert np.mean(y > model.predict(X)) < 0.4  # with means of the rows, about a half
+
+
+@pytest.mark.parametrize("model", [REGRESSORS["co2"], REGRESSORS["nongreedy"]])
+def test_alternating_refinement_refuses_a_loss_of_the_user(model, real):
+    X, y, *_ = real
+    model = own(model, Expectile(0.9)).fit(X, y)
+    with pytest.raises(ValueError, match="loss=.*does not minimise"):
+        skforest.refine(model, X, y)

@@ -206,7 +206,7 @@ cdef class JointLeaves:
         if self.own is not None:
             with gil:
                 chosen = np.array(<int32_t[:n]> <int32_t*>rows)
-                weight = np.array([row_weight[i] for i in chosen], dtype=np.float64)
+                weight = np.asarray(<float[:chosen.max() + 1]> <float*>row_weight)[chosen]
                 self.own.step(chosen, np.array(<int32_t[:n]> <int32_t*>leaves), rate * weight)
             return 0
         for i in range(n):
