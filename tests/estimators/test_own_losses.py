@@ -1,6 +1,7 @@
 """CO2 forests and non-greedy trees with a loss of the user."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from skforest import (
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
+from skforest.training.losses import make_loss
+from skforest.training.user_leaves import UserLeaves, UserTreeLeaves
 
 FOREST = {
     "n_estimators": 3,
@@ -338,3 +341,32 @@ def test_alternating_refinement_refuses_a_loss_of_the_user(model, real):
     model = own(model, Expectile(0.9)).fit(X, y)
     with pytest.raises(ValueError, match="loss=.*does not minimise"):
         skforest.refine(model, X, y)
+
+
+def test_steps_of_leaves_follow_weighted_gradients():
+    """Of half of the squared error, in closed form; long steps end at the mean of the rows."""
+    rng = np.random.default_rng(0)
+    y, leaf = rng.normal(size=(60, 1)), np.repeat([0, 1, 2], 20)
+    kernel = make_loss(OwnSquaredError(), 1).new_kernel()
+    data = SimpleNamespace(y=y, target=y, is_classification=False)
+    leaves = UserTreeLeaves(kernel, data, np.ones(60), leaf, 3, 0.1)
+    rows, rate = np.array([3, 5, 25]), np.array([0.2, 0.05, 0.1])
+    before, unit = leaves.raw.copy(), leaves.unit
+    leaves.step(rows, leaf[rows], rate)
+    gradient = unit * rate * (before[leaf[rows], 0] - y[rows, 0])
+    expected = before[:, 0] - [gradient[0] + gradient[1], gradient[2], 0]
+    np.testing.assert_allclose(leaves.raw[:, 0], expected)
+    leaves.step(rows, leaf[rows], 1000 * rate)
+    means = [np.average(y[rows[:2], 0], weights=rate[:2]), y[25, 0], before[2, 0]]
+    np.testing.assert_allclose(leaves.raw[:, 0], means)
+
+    split = UserLeaves(kernel, np.zeros(1))
+    split.start(y, np.ones(60), 60, 0.1)
+    before, share = split.values.copy(), np.array([[0.3, 0.1, 0.0], [0.0, 0.2, 0.4]])
+    split.step(rows, share, 0.0, 0.1)
+    velocity, first = 2 * share @ (before[0, 0] - y[rows, 0]), split.values.copy()
+    np.testing.assert_allclose(first[:, 0], before[:, 0] - 0.1 * velocity)
+    split.step(rows, share, 0.5, 0.1)
+    drift = 2 * np.array([part @ (one - y[rows, 0]) for part, one in zip(share, first[:, 0])])
+    expected = first[:, 0] - 0.1 * (0.5 * velocity + drift)
+    np.testing.assert_allclose(split.values[:, 0], expected)
