@@ -84,7 +84,7 @@ class Bench:
     def fit(self, estimator, parameters):
         """Seconds of one fit, and the bytes that it adds to the process at its peak.
 
-        A parameter that is a dict stands for an object of the class that its "class" names.
+        A dict with the key "class" becomes an object of that class.
         """
         self.model = _find(estimator)(**{k: _parameter(v) for k, v in parameters.items()})
         before = _memory("VmRSS")

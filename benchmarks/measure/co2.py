@@ -12,17 +12,27 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import make_friedman1
 from sklearn.model_selection import train_test_split
 
 from benchmarks.lib import cells, data, groups, results
 from benchmarks.lib.results import Measure, Row
-from benchmarks.lib.timing import mean_sd
+from benchmarks.lib.timing import interleave, mean_sd, ratios
+from benchmarks.lib.timing import seconds as seconds_of
 from benchmarks.papers.co2 import CONNECT4, FURTHER, PLAIN, SETS, TREES, largest
-from skforest import CO2ForestClassifier, CO2Procedure, Forest
+from skforest import (
+    CO2ForestClassifier,
+    CO2ForestRegressor,
+    CO2Procedure,
+    Forest,
+    Loss,
+    NonGreedyTreeRegressor,
+)
 
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 # Data of another kind: parameters, and the errors that the paper reports.
@@ -40,6 +50,11 @@ VARIANT_SETS = ("letter_libsvm", "usps", "mnist")
 FIRST_CUTS = ("hist", "exact")
 FIRST_CUT_SETS = ("pendigits", "satimage", "letter_libsvm")
 DTYPES = ("float32", "float16")
+STEPS = (1, 3, 10, 30)  # least number of steps of an epoch
+OWN_LOSS = {  # estimators whose loss is that of the package, or the same as a user writes it
+    "CO2": (CO2ForestRegressor, {"n_estimators": 10, "min_samples_leaf": 10} | PLAIN),
+    "non-greedy": (NonGreedyTreeRegressor, {"max_depth": 5}),
+}
 MEASURES = {
     f"errors/{name}-{n}": Measure(
         f"error, {name}, {n} trees, defaults", "%", more=False, paper=paper
@@ -106,6 +121,18 @@ MEASURES |= {
     )
     for name in FIRST_CUT_SETS
     for splitter in FIRST_CUTS
+}
+MEASURES |= {
+    f"steps/letter_libsvm-{n}": Measure(
+        f"error on held-out training rows, letter_libsvm, 10 trees, {n} steps or more an epoch",
+        "%",
+        more=False,
+    )
+    for n in STEPS
+}
+MEASURES |= {
+    f"own-loss/{name}": Measure(f"time of fit, {name}, own over built-in loss", "ratio", False)
+    for name in OWN_LOSS
 }
 MEASURES |= {
     f"flops/{where}": Measure(f"products of 784 features, rows in {where}", "GFLOP/s")
@@ -313,6 +340,49 @@ def first_cut(options):
             yield Row(f"first-cut/{name}-{splitter}", found[splitter], note)
 
 
+def steps(options):
+    """Error of the defaults by the least number of steps of an epoch; test rows take no part."""
+    train = groups.load("letter_libsvm", options)
+    for n in STEPS:
+        found, times = [], []
+        for seed in groups.seeds(options):
+            X, X_held, y, y_held = train_test_split(
+                train.X_train, train.y_train, test_size=0.2, random_state=seed
+            )
+            procedure = CO2Procedure(min_batches=n)
+            model = CO2ForestClassifier(10, random_state=seed, procedure=procedure, **PLAIN)
+            start = time.process_time()
+            model.fit(X, y)
+            times.append((time.process_time() - start) / 10)
+            found.append(100 * (1 - model.score(X_held, y_held)))
+        note = f"{statistics.median(times):.3f} s a tree"
+        yield Row(f"steps/letter_libsvm-{n}", found, note)
+
+
+class SquaredLoss(Loss):
+    """Half of the squared error, as a user writes it."""
+
+    def loss(self, y, raw):
+        return (raw - y) ** 2 / 2
+
+    def gradient_hessian(self, y, raw):
+        return raw - y, np.ones_like(raw)
+
+
+def _seconds_of_fit(model, X, y, seed):
+    return seconds_of(model.set_params(random_state=seed).fit, X, y)
+
+
+def own_loss(options):
+    """Time of a fit with the squared error of a user, over that of the package."""
+    X, y = make_friedman1(groups.pick(options, 1000, 200), noise=1.0, random_state=0)
+    for name, (cls, params) in OWN_LOSS.items():
+        models = [cls(loss=loss, **params) for loss in (SquaredLoss(), "squared_error")]
+        fits = {model: partial(_seconds_of_fit, model, X, y) for model in models}
+        spent = list(interleave(fits, groups.pick(options, 5, 1)).values())
+        yield Row(f"own-loss/{name}", ratios(*spent), f"{statistics.median(spent[0]):.2f} s")
+
+
 def size_table(stored):
     """Return the table of size and speed for each precision of weights."""
     rows = []
@@ -359,7 +429,7 @@ def first_cut_table(stored):
     return ("", *FIRST_CUTS, "Command"), rows
 
 
-GROUPS = (errors, special, variants, seconds, scaling, size, flops, first_cut)
+GROUPS = (errors, special, variants, seconds, scaling, size, flops, first_cut, steps, own_loss)
 OPTIONS = groups.SETS | groups.SEEDS
 OPTIONS |= {"--trees": {"type": int, "help": "largest number of trees"}}
 TABLES = {
