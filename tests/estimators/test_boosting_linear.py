@@ -4,9 +4,9 @@ import copy
 
 import numpy as np
 import pytest
+from forests import grow_boosted
 from makers import BOTH_BOOSTING as BOTH
 from makers import boosting_rows as rows_of
-from makers import grow_boosted
 from makers import quick_boosting as quick
 from scipy import sparse
 from skforest._kernels.boosting.linear_leaf import LeafRegression, add_linear

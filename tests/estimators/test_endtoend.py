@@ -6,10 +6,7 @@ import threading
 import numpy as np
 import oracles
 import pytest
-from makers import (
-    changed,
-    made,
-)
+from makers import changed, made
 from skforest._kernels.endtoend.trainer import SoftTrainer
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, make_classification, make_regression

@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-from makers import (
-    assert_same_trees,
-    made,
-    make_training_set,
-)
+from forests import make_training_set
+from makers import assert_same_trees, made
 from sklearn.datasets import make_classification, make_regression
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, E2EProcedure

@@ -19,9 +19,10 @@ from archives import (
     write_edited,
     write_edited_folder,
 )
+from forests import rich_mixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from makers import fixed, rich_mixed, use
+from makers import fixed, use
 from sklearn.datasets import load_iris
 
 import skforest

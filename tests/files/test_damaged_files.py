@@ -8,7 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 from archives import first, npy, npy_of_text, read_archive, rewritten, write_archive
-from makers import assert_same, rich_classifier, rich_forest, rich_mixed, use
+from forests import rich_classifier, rich_forest, rich_mixed
+from makers import assert_same, use
 
 import skforest
 from skforest.forest import ARRAYS, Forest, io

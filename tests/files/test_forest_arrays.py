@@ -4,10 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from forests import rich_classifier, rich_forest, rich_mixed, table
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from makers import fixed, rich_classifier, rich_forest, rich_mixed, table, use
+from makers import fixed, use
 
 from skforest.forest import ARRAYS, Forest
 from skforest.forest.io import narrow, widen

@@ -10,7 +10,8 @@ import warnings
 
 import numpy as np
 import pytest
-from makers import assert_same, rich_classifier, rich_forest, table
+from forests import rich_classifier, rich_forest, table
+from makers import assert_same
 
 from skforest.forest import ARRAYS, Forest
 from skforest.forest.io import write_forests

@@ -3,9 +3,10 @@
 import numpy as np
 import oracles
 import pytest
+from forests import as_kernel_input, make_splitter
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import as_kernel_input, changed, fixed, make_splitter
+from makers import changed, fixed
 from scipy.stats import kstest
 from skforest._kernels.co2.oc1 import CoordinateSplitter
 from skforest._kernels.search.projection import GaussianSampler, draw

@@ -3,9 +3,10 @@
 import numpy as np
 import oracles
 import pytest
+from forests import grow_boosted
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import assert_same_trees, fixed, grow_boosted
+from makers import assert_same_trees, fixed
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from scipy import sparse

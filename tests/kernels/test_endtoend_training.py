@@ -5,16 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import oracles
 import pytest
+from forests import KernelTrainingSet, as_kernel_input, make_splitter, random_children
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import (
-    KernelTrainingSet,
-    as_kernel_input,
-    fixed,
-    made,
-    make_splitter,
-    random_children,
-)
+from makers import fixed, made
 from skforest._kernels.endtoend.hyperplane import SoftSplitter
 from skforest._kernels.endtoend.trainer import SoftTrainer
 from skforest._kernels.search.grow import Grower

@@ -5,19 +5,18 @@ import pickle
 import numpy as np
 import oracles
 import pytest
-from makers import (
+from forests import (
     SHAPE,
     UNORDERED,
     WRAP,
-    assert_same,
     random_directions,
     random_forest,
     rich_classifier,
     rich_forest,
     table,
-    use,
     whole_table,
 )
+from makers import assert_same, use
 from scipy.special import softmax
 
 from skforest.forest import ARRAYS, Forest

@@ -3,7 +3,7 @@
 import numpy as np
 import oracles
 import pytest
-from makers import grow
+from forests import grow
 from skforest._kernels.search.projection import BoxSampler, SparseSampler
 from sklearn.datasets import (
     load_breast_cancer,

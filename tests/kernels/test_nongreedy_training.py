@@ -3,9 +3,10 @@
 import numpy as np
 import oracles
 import pytest
+from forests import KernelTrainingSet
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import KernelTrainingSet, fixed
+from makers import fixed
 from skforest._kernels.nongreedy.trainer import JointTrainer
 
 from skforest.forest.edit import DenseTree

@@ -3,9 +3,10 @@
 import numpy as np
 import oracles
 import pytest
+from forests import grow
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import fixed, grow
+from makers import fixed
 from scipy import stats
 from skforest._kernels.search.projection import AxisSampler, BoxSampler, SparseSampler, draw
 

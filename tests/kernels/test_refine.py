@@ -3,13 +3,14 @@
 import copy
 import warnings
 
-import makers
+import forests
 import numpy as np
 import oracles
 import pytest
+from forests import make_training_set
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import changed, fixed, made, make_training_set
+from makers import changed, fixed, made
 from skforest._kernels.refine.alternate import Alternator
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_diabetes, load_digits, make_blobs
@@ -50,7 +51,7 @@ def problem(seed, n=60, n_classes=3):
 def labelled_tree(seed, **options):
     """A tree of labels grown on the rows of `problem`."""
     _, X, y, weight = problem(seed)
-    forest = makers.grow(X, y, weight, max_depth=4, n_candidates=1, seed=seed, **options)
+    forest = forests.grow(X, y, weight, max_depth=4, n_candidates=1, seed=seed, **options)
     return forest, X.astype(np.float32), y.astype(np.int32), weight
 
 
@@ -58,7 +59,7 @@ def real_tree(seed):
     """A tree of two outputs, and its target."""
     rng, X, _, weight = problem(seed)
     Y = rng.integers(-8, 9, size=(len(X), 2)) / 8
-    forest = makers.grow(X, Y, weight, max_depth=4, n_candidates=1, seed=seed)
+    forest = forests.grow(X, Y, weight, max_depth=4, n_candidates=1, seed=seed)
     return forest, X.astype(np.float32), Y, weight
 
 
@@ -95,7 +96,7 @@ def test_care_points_are_those_of_the_definition(make, seed):
 @pytest.mark.parametrize("n_classes", [3, 100])
 def test_leaf_predictions_are_the_classes_of_largest_share(n_classes):
     X, y = make_blobs(300, 3, centers=n_classes, cluster_std=5.0, random_state=0)
-    forest = makers.grow(X, y, max_depth=4)
+    forest = forests.grow(X, y, max_depth=4)
     prediction = leaf_predictions(forest, 1.0)
     for node in np.flatnonzero(forest.child < 0):
         assert prediction[node] == oracles.leaf_values(forest)[-1 - forest.child[node]].argmax()
@@ -109,7 +110,7 @@ def test_one_plane_is_that_of_the_definition(seed):
     X = rng.normal(size=(n, 3)).astype(np.float32)
     y = (X @ rng.normal(size=3) + 0.3 * rng.normal(size=n) > 0).astype(np.int32)
     weight = rng.integers(1, 4, size=n).astype(float)
-    forest = makers.grow(X, y, weight, max_depth=1, n_candidates=1, seed=seed)
+    forest = forests.grow(X, y, weight, max_depth=1, n_candidates=1, seed=seed)
     assert len(set(leaf_predictions(forest, 1.0)[1:])) == 2
     split, weights, threshold = alternator(forest, X, y, weight, n_epochs=12).sweep()
     rows, rise = oracles.care_points(forest, 0, X, y, weight, leaf_predictions(forest, 1.0))
@@ -173,7 +174,7 @@ def test_the_loss_never_rises_and_is_that_of_the_tree(make, seed, pruned):
 
 def test_batches_smaller_than_the_node():
     X, y = load_digits(return_X_y=True)
-    forest = makers.grow(X, y, max_depth=6, n_candidates=8)
+    forest = forests.grow(X, y, max_depth=6, n_candidates=8)
     X = X.astype(np.float32)
     _, curve = refine_rows(forest, X, y.astype(np.int32), np.ones(len(X)), 0, GO, criterion="gini")
     assert curve[-1] < 0.5 * curve[0]

@@ -3,9 +3,10 @@
 import numpy as np
 import oracles
 import pytest
+from forests import grow
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from makers import fixed, grow
+from makers import fixed
 from numpy.testing import assert_allclose
 from skforest._kernels.search.projection import BoxSampler, SparseSampler
 

@@ -6,12 +6,7 @@ from threading import Barrier
 import numpy as np
 import oracles
 import pytest
-from makers import (
-    projector,
-    random_directions,
-    random_forest,
-    whole_table,
-)
+from forests import projector, random_directions, random_forest, whole_table
 
 from skforest.forest import Forest
 

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 import scipy.special
+from forests import random_forest, whole_table
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import (
-    fixed,
-    random_forest,
-    whole_table,
-)
+from makers import fixed
 from skforest._kernels.predict.pool import pooled_directions
 from skforest._tree import mean_of_bags, softmax
 

@@ -6,15 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from makers import (
-    start_python,
-)
+from makers import start_python
 
 # Prints the level, and hashes of all that the vector loops take part in.
 PROBE = """
 import hashlib, json, sys
 import numpy as np
-from makers import grow, random_forest, whole_table
+from forests import grow, random_forest, whole_table
 from skforest._kernels.base import direction
 from skforest._kernels.search.projection import BoxSampler, SparseSampler
 from skforest._tree import mean_of_bags, softmax

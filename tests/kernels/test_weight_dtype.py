@@ -2,7 +2,7 @@
 
 import pickle
 
-import makers
+import forests
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,9 +37,9 @@ def halved(forest, rng):
 @fixed
 def test_the_same_bits_as_float32(gate, seed):
     rng = np.random.default_rng(seed)
-    half, full = halved(makers.random_forest(rng, (3, 4), gate=gate), rng)
+    half, full = halved(forests.random_forest(rng, (3, 4), gate=gate), rng)
     for dtype in (np.uint8, np.float32):
-        X = makers.whole_table(rng, 50, 12, dtype)
+        X = forests.whole_table(rng, 50, 12, dtype)
         np.testing.assert_array_equal(half.apply(X), full.apply(X))
         np.testing.assert_array_equal(half.response(X), full.response(X))
     np.testing.assert_array_equal(half.directions().toarray(), full.directions().toarray())
@@ -75,8 +75,8 @@ def test_every_number_of_half_precision():
 
 def test_copies_keep_the_precision(tmp_path):
     rng = np.random.default_rng(0)
-    half, full = halved(makers.random_forest(rng, (3, 4)), rng)
-    X = makers.whole_table(rng, 50, 12, np.float32)
+    half, full = halved(forests.random_forest(rng, (3, 4)), rng)
+    X = forests.whole_table(rng, 50, 12, np.float32)
     half.save(tmp_path / "file")
     half.save(tmp_path / "folder", layout="folder")
     copies = [
@@ -95,7 +95,7 @@ def test_copies_keep_the_precision(tmp_path):
 
 
 def test_an_unknown_precision():
-    forest = makers.random_forest(np.random.default_rng(0), (3, 4))
+    forest = forests.random_forest(np.random.default_rng(0), (3, 4))
     with pytest.raises(ValueError, match="weight_dtype is 'float64'; it must be one of"):
         Forest(forest.arrays, **forest.metadata | {"weight_dtype": "float64"})
 
@@ -197,7 +197,7 @@ def test_lengths_far_from_one_fit_into_half_precision():
     }
     for length in (1e-9, 1e-5, 1.0, 1e4, 1e9):
         plane = {"dense": [normal * length], "threshold": [0.3 * length]}
-        data = makers.make_training_set(X, target)
+        data = forests.make_training_set(X, target)
         small = to_half_precision(Forest(arrays | plane, **meta), data, "gini")
         assert small.dense.dtype == np.float16
         assert (small.response(X).argmax(axis=1) == target).mean() > 0.99

@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pandas as pd
 import pytest
-from makers import random_forest, whole_table
+from forests import random_forest, whole_table
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from conftest import small
 from exported import check_onnx, in_c, in_onnx, predicted
-from makers import made, random_forest, whole_table
+from forests import random_forest, whole_table
+from makers import made
 from makers import mixed_table as table
 from makers import mixed_target as target
 from sklearn.base import is_classifier

@@ -7,7 +7,7 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from makers import random_forest
+from forests import random_forest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from sklearn.base import is_classifier

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from forests import random_forest
 from json_reader import response
-from makers import changed, random_forest
+from makers import changed
 from sklearn.base import is_classifier
 from sklearn.datasets import load_diabetes, load_iris, make_friedman1
 from sklearn.exceptions import NotFittedError
