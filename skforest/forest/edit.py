@@ -1,9 +1,9 @@
-"""Changes of forests: several joined; other hyperplanes and values, fewer nodes, half precision.
+"""Functions that return changed forests: joined, pruned, or with other hyperplanes and values.
 
-Training a whole tree keeps the structure of a tree that was grown and moves its hyperplanes: it
-reads them (`unpack`), replaces them (`repack`), counts again which training rows reach which node
-(`statistics.recount`), and removes the nodes that no row reaches (`prune`). A forest here has one
-tree, except in `join`.
+Methods that train a whole tree start from a grown tree and move its hyperplanes. They read them
+(`unpack`), replace them (`repack`), count again which training rows reach which node
+(`statistics.recount`), and remove the nodes that no row reaches (`prune`). Each forest has one
+tree here, except in the second part of the file.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ from .storage import (
 
 
 def unpack(forest):
-    """Weights, float32 of shape (n_splits, n_features), and thresholds of all splits of a tree."""
+    """Return weights, float32 of shape (n_splits, n_features), and thresholds of all splits."""
     return np.ascontiguousarray(forest.directions().toarray()), forest.threshold.copy()
 
 
 @dataclass(frozen=True)
 class DenseTree:
-    """One tree as trainers of all its splits take it."""
+    """One tree, in the form that kernels train."""
 
     child: np.ndarray  # (n_nodes,), int32: the left child, or -1 - leaf, leaves in their order
     weights: np.ndarray  # (n_splits, n_features), float32
@@ -40,38 +40,38 @@ class DenseTree:
 
     @classmethod
     def of(cls, forest):
-        """The tree of a Forest that has one."""
+        """Unpack a Forest of one tree."""
         child, is_leaf = forest.child.copy(), forest.child < 0
         child[is_leaf] = -1 - np.arange(np.count_nonzero(is_leaf))
         return cls(child, *unpack(forest))
 
 
 def max_sparse_weights(n_features, weight_dtype="float32"):
-    """The largest number of weights for which a sparse row takes fewer bytes than a dense one."""
-    # A sparse row has a start of 8 bytes, and for each weight a feature of 4 bytes.
+    """Return the largest number of weights with which a sparse row is smaller than a dense row."""
+    # A sparse row takes 8 bytes for its start, and 4 bytes for the feature of each weight.
     size = np.dtype(weight_dtype).itemsize
     return (size * n_features - 9) // (size + 4)
 
 
 def repack(forest, W, threshold, changed):
-    """Replace the hyperplanes of those splits of a tree where the mask `changed` is True.
+    """Replace the hyperplanes of the splits where the mask `changed` is True.
 
     `W` and `threshold` have one row and one entry for every split. Directions that no split uses
-    any more are removed. A row with one positive weight is stored as a feature if the gates are
-    hard, and a row with few weights as a sparse direction (`max_sparse_weights`). Weights are
-    rounded if those of the forest have half precision.
+    any more are removed. If the gates are hard, a row with one positive weight is stored as a
+    feature. A row with few weights becomes a sparse direction (`max_sparse_weights`). Weights are
+    rounded if the forest has half precision.
     """
     split = np.flatnonzero(changed)
     return replace_splits(forest, split, W[split], np.asarray(threshold)[split])
 
 
 def replace_splits(forest, split, rows, threshold):
-    """As `repack`, given only the hyperplanes of the splits that change, and their numbers."""
+    """As `repack`, but `split` has the numbers of the changed splits, `rows` their hyperplanes."""
     arrays = dict(forest.arrays)
     rows = np.asarray(rows, dtype=np.float32)
     threshold = np.array(threshold, dtype=np.float32)
     hard = forest.gate == "hard"
-    # The length of a hyperplane matters to other gates, so only hard splits become features.
+    # Other gates depend on the length of the hyperplane, so only hard splits become features.
     is_feature, feature = _single_features(rows, threshold, hard)
     if forest.weight_dtype == "float16":
         rows, threshold = _rounded_to_half(rows, threshold, ~is_feature, hard)
@@ -102,8 +102,8 @@ def replace_splits(forest, split, rows, threshold):
 def _single_features(rows, threshold, hard):
     """Find the rows that can be stored as one feature, and write their thresholds.
 
-    Return a mask of these rows, and the feature of largest weight of every row. If the gates are
-    not hard, there are none.
+    Return a mask of these rows, empty unless the gates are hard, and the feature with the largest
+    weight in every row.
     """
     is_feature = (np.count_nonzero(rows, axis=1) == 1) & hard
     feature = np.abs(rows).argmax(axis=1) if len(rows) else np.zeros(0, dtype=np.int64)
@@ -118,9 +118,9 @@ def _single_features(rows, threshold, hard):
 def _rounded_to_half(rows, threshold, chosen, hard):
     """Round the weights of the chosen hyperplanes to half precision.
 
-    The decision of a hard split does not depend on the length of its hyperplane, so lengths far
-    from 1 are changed by a power of two first. Other gates keep the length, unless it is beyond
-    half precision: so steep a gate is nearly hard.
+    A hard split does not depend on the length of its hyperplane, so lengths far from 1 are first
+    multiplied by a power of two. Other gates keep the length unless it exceeds half precision;
+    such a steep gate is nearly hard.
     """
     rows, threshold = rows.copy(), threshold.copy()
     largest = np.abs(rows[chosen]).max(axis=1, initial=0)
@@ -132,9 +132,9 @@ def _rounded_to_half(rows, threshold, chosen, hard):
 
 
 def _divided(threshold, weight):
-    """The cut for which, in float32, ``x * weight > threshold`` is ``x > cut`` for every x.
+    """Return the cut with ``x > cut`` exactly if ``x * weight > threshold``, in float32.
 
-    None if there is none: for weights that are not positive, or quotients beyond float32.
+    None if no such cut exists: the weight is not positive, or the quotient exceeds float32.
     """
     if not weight > 0:
         return None
@@ -149,14 +149,14 @@ def _divided(threshold, weight):
                 break
             cut = above
         else:
-            return None  # many x share one product, because the weight is small
+            return None  # the weight is so small that many x have the same product
     return cut if np.isfinite(cut) else None
 
 
 def recount_and_prune(forest, data, criterion, leaf_values=None):
-    """Recount the rows of a tree as `recount` does, and remove the nodes that no row reaches.
+    """Recount the rows of a tree and remove the nodes that no row reaches.
 
-    `leaf_values`, of shape (n_leaves, n_outputs), take the place of those that rows define.
+    `leaf_values`, of shape (n_leaves, n_outputs), replace the leaf values of `recount`.
     """
     forest = recount(forest, data, criterion)
     if leaf_values is not None:
@@ -167,7 +167,7 @@ def recount_and_prune(forest, data, criterion, leaf_values=None):
 
 
 def replace_leaves(forest, value):
-    """Replace the values of all leaves of a tree, which have the order of the nodes."""
+    """Replace the values of all leaves of a tree, given in the order of the nodes."""
     shared, n_leaves = forest.n_shared_values, len(value)
     arrays = dict(forest.arrays)
     arrays["child"] = forest.child.copy()
@@ -199,22 +199,21 @@ def to_half_precision(forest, data, criterion):
 def prune(forest, reached):
     """Remove the nodes of a tree that are not in the mask `reached`.
 
-    If a node is reached, so are its parent and, if it is a split, one of its children. A split
-    with one reached child is replaced by that child. Rows that reach only reached nodes get the
-    same leaf values as before.
+    The mask contains the parent of each of its nodes, and a child of each of its splits. A split
+    with one reached child is replaced by that child. Rows on reached paths keep their leaf values.
     """
     reached = np.asarray(reached, dtype=bool)
     child = forest.child.astype(np.int64)
     node = np.arange(forest.n_nodes)
-    # 1. What takes the place of each node: the first node below it that is a leaf or has two
-    # reached children. Chains of replacements are shortened by half in every step.
+    # 1. Each node is replaced by the first node below it that is a leaf or has two reached
+    # children. Every step halves the length of the chains of replacements.
     is_split = child > 0
     left = np.where(is_split, child, 0)
     has_one = is_split & (reached[left] != reached[np.where(is_split, child + 1, 0)])
     substitute = np.where(has_one, np.where(reached[left], left, left + 1), node)
     while not np.array_equal(further := substitute[substitute], substitute):
         substitute = further
-    # 2. Pairs of reached children stay in their order.
+    # 2. Pairs of reached children keep their order.
     has_both = is_split & reached & ~has_one
     pairs = np.sort(child[has_both])
     old = substitute[np.concatenate([[0], np.stack([pairs, pairs + 1], axis=1).ravel()])]
@@ -229,18 +228,18 @@ def prune(forest, reached):
 
 
 def with_gate(forest, gate):
-    """The same trees with other gates."""
+    """Return the same trees with other gates."""
     return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)
 
 
 def with_votes(forest):
-    """A classification forest whose leaves have share 1 for their most frequent class, else 0.
+    """Return a forest in which each leaf votes for its most frequent class, with share 1.
 
-    The first class wins a tie. With several outputs, each has a vote.
+    The first class wins a tie. With several outputs, a leaf has one vote for each output.
     """
     arrays = dict(forest.arrays)
     if forest.task == "classification":
-        # The first value rows belong to one class each, and leaves point to these.
+        # The first value rows are the pure leaves, one for each class.
         length = np.diff(forest.value_start)
         row = np.repeat(np.arange(len(length)), length)
         by_share = np.lexsort((forest.value_index, -forest.value, row))
@@ -263,10 +262,10 @@ def with_votes(forest):
 
 
 def join(forests, consume=False):
-    """Arrays of one forest that contains the trees of several forests, in order, as one bag.
+    """Return the arrays of a forest with the trees of several forests, in order, as one bag.
 
-    With `consume`, arrays of the forests are freed while they are joined, and the forests cannot
-    be used afterwards. ValueError if there are no forests, or they are not of the same kind.
+    With `consume`, the arrays of the forests are freed in the meantime, and the forests cannot be
+    used afterwards. ValueError if there are no forests, or if they are not of the same kind.
     """
     if not forests:
         raise ValueError("forests is empty; at least one Forest is needed")
@@ -293,10 +292,10 @@ def join(forests, consume=False):
 
 
 def _joined_codes(forests):
-    """Codes of the directions of all splits.
+    """Return the codes of the directions of all splits.
 
-    In the joined forest all boxes come first, then all sparse and all dense directions. The codes
-    of each kind move by the directions that now precede them.
+    The joined forest has all boxes first, then all sparse and all dense directions. The codes of
+    each kind increase by the number of directions that now precede them.
     """
     ends = np.array([f.code_ends for f in forests])
     counts = np.diff(ends, axis=1)
@@ -312,24 +311,24 @@ def _joined_codes(forests):
 
 
 def _joined_children(forests):
-    """Children of all nodes; leaves of the later forests move to the value rows that these add."""
+    """Return the children of all nodes; leaves point to the joined value rows."""
     shared = forests[0].n_shared_values
     n_own = np.array([count_value_rows(f) for f in forests]) - shared
     n_before = np.cumsum(n_own) - n_own
     _check_index(n_before[-1] + n_own[-1] + shared)
-    # Leaves with a row that is not shared have numbers below -n_shared_values.
+    # Leaves with rows of their own have numbers below -n_shared_values.
     children = [f.child - np.int32(n) * (f.child < -shared) for f, n in zip(forests, n_before)]
     return np.concatenate(children)
 
 
 def _check_index(n):
-    """Raise ValueError if codes, or rows of values, do not fit into int32."""
+    """Raise ValueError if a number of codes or value rows does not fit into int32."""
     if n > MAX_INDEX:
         raise ValueError(f"the forests have more than {MAX_INDEX} directions or values together")
 
 
 def _joined_values(forests):
-    """Arrays of the leaf values, with the shared rows once."""
+    """Return the arrays of leaf values; shared rows are stored once."""
     head = forests[0]
     parts = [head.arrays, *(_without_shared(f) for f in forests[1:])]
     joined = {
@@ -341,7 +340,7 @@ def _joined_values(forests):
 
 
 def _joined_slopes(forests):
-    """Arrays of the slopes of linear leaves, which some of the forests may lack."""
+    """Return the arrays of the slopes of linear leaves; some forests may have none."""
     if not any(len(f.slope_start) for f in forests):
         return {}
     joined = {name: np.concatenate([getattr(f, name) for f in forests]) for name in SLOPE_ARRAYS}
@@ -353,7 +352,7 @@ def _joined_slopes(forests):
 
 
 def _without_shared(forest):
-    """Value arrays without the leading rows that all forests of this kind share."""
+    """Return the value arrays without the leading rows that all forests of this kind share."""
     if not len(forest.value_start):
         cut = forest.n_shared_values * forest.n_outputs
         return {"value": forest.value[cut:], "value_index": forest.value_index}
@@ -366,10 +365,10 @@ def _without_shared(forest):
 
 
 def calibrated(forest, calibration):
-    """A forest with raw predictions to which a `training.losses.calibration.Addition` is added.
+    """Add a `training.losses.calibration.Addition` to the raw predictions of a forest.
 
-    The baseline stays, so that bags can still be joined: constants are added to the leaves of the
-    first tree of each bag. Leaves are constant where the calibration has a slope.
+    Constants are added to the leaves of the first tree of each bag, not to the baseline, so that
+    bags can still be joined. Leaves are constant if the calibration has a slope.
     """
     value = forest.value.reshape(-1, forest.n_outputs)
     unshifted = dataclasses.replace(calibration, shift=np.zeros(forest.n_outputs))
@@ -383,7 +382,7 @@ def calibrated(forest, calibration):
 
 
 def join_starts(starts):
-    """Starts of concatenated ragged rows, given the starts of each part."""
+    """Return the starts of concatenated ragged rows from the starts of each part."""
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(s) for s in starts]))])
 
 

@@ -4,18 +4,15 @@ import io
 import shutil
 import tempfile
 
-MAX_IN_MEMORY = 2**26  # bytes of an archive that is being written; more of them are on disk
+MAX_IN_MEMORY = 2**26  # bytes; a longer archive is written to disk first
 BLOCK = 2**20
-N_START = 8  # bytes that tell whether it is an archive
+N_START = 8  # bytes to read before the file is known to be an archive
 ZIP_START = b"PK\x03\x04"
 IS_TEXT = "path is a text file; open it in binary mode, such as 'rb' or 'wb'"
 
 
 def write_to(file, write):
-    """Call `write` with a temporary file, and append what it wrote to an open one at the end.
-
-    The open file need not be seekable.
-    """
+    """Call `write` with a temporary file, then copy it to `file`, which need not be seekable."""
     if isinstance(file, io.TextIOBase):
         raise TypeError(IS_TEXT)
     with tempfile.SpooledTemporaryFile(MAX_IN_MEMORY) as temporary:
@@ -25,10 +22,7 @@ def write_to(file, write):
 
 
 def content_of(file):
-    """Bytes of an open file from its position to its end, if it is an archive.
-
-    The file need not be seekable.
-    """
+    """Return the rest of an open file if it is an archive; the file need not be seekable."""
     content = io.BytesIO()
     while part := file.read(BLOCK if content.tell() >= N_START else N_START - content.tell()):
         if isinstance(part, str):

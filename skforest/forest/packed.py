@@ -67,9 +67,9 @@ class Forest:
             Leaf values, as deviations from the baseline: row after row; or, if `value_start`
             (n_values + 1,) and `value_index` (n_entries,) are given, only the nonzero entries.
         slope_start, slope_feature, slope : (n_values + 1,), (n_slopes,), (n_slopes, n_outputs)
-            Linear functions that are added to rows of values; empty if leaves are constant.
+            Linear functions to add to rows of values; empty if leaves are constant.
         box_corner, box_other, box_size : (n_boxes,), (n_boxes,), (n_boxes, n_axes)
-            First entries of a box and of one to subtract, or -1; lengths of the box.
+            First entry of each box, and of the box to subtract, or -1; lengths of the boxes.
         box_subset : (n_boxes, n_bytes)
             Bits of the entries that the box contains along unordered axes.
         sparse_start, sparse_feature, sparse_weight : (n_sparse + 1,), (n_nonzero,), (n_nonzero,)
@@ -83,13 +83,13 @@ class Forest:
             Inputs, the columns of X, are mapped to ``(x - offset) * scale`` in float64, before the
             trees see them, unless both are empty. Constant inputs have the scale 0.
         low, high, tail, knots : (n_inputs,) or (0,), knots (n_inputs, 2, 8) or (0, 2, 8)
-            Limits of scaled inputs, and how values beyond them are moved; see docs/format.
+            Limits of scaled inputs, and the map of values beyond them; see docs/format.
         fill : (n_inputs,) or (0,)
-            Replacement of missing values, after scaling; if empty, these raise an error.
+            Replacement of missing values, after scaling; if empty, missing values raise an error.
         source, kind : (n_features,) or (0,)
             Input of each feature, and its kind: 0, the input itself; 1, whether it is missing; 2,
-            the number of a level; 3, an indicator of a level; 4, a mean of the target. If they are
-            empty, the features are the inputs.
+            the number of a level; 3, an indicator of a level; 4, a mean of the target. Empty if
+            the features are the inputs.
         table_start, table : (n_features + 1,) and (n_entries,), or (1,) and (0,)
             Values of each feature: 0 and 1 for kind 1; for kinds 2 to 4, a value for each level,
             for missing values and for unknown levels.
@@ -100,16 +100,15 @@ class Forest:
     n_features, n_outputs : int
     task : {"classification", "multioutput classification", "regression"}
     classes : ndarray of shape (n_outputs,), default=None
-        Class labels, required in classification. With several outputs, those of the first output
-        come first, and so on.
+        Class labels, required in classification. The labels of several outputs follow each other.
     n_classes : sequence of int, default=None
         Numbers of classes with task="multioutput classification"; their sum is `n_outputs`.
     aggregate : {"mean", "sum"}, default="mean"
         How the trees of a bag are combined.
     link : {"identity", "softmax", "sigmoid", "log"}, default="identity"
-        Function from the combined value of a bag to the scale of predictions: none, the softmax
-        over outputs, the logistic function of each output, or the exponential function ("log"
-        is the logarithm of the prediction). Bags are averaged after it.
+        Scale of the combined value of a bag. The inverse is applied before bags are averaged: the
+        softmax over outputs ("softmax"), the logistic function of each output ("sigmoid"), or the
+        exponential function ("log").
     gate : {"hard", "margin", "sigmoid"}, default="hard"
         How a split weights its children.
     steepness : float, default=1.0
@@ -190,7 +189,7 @@ class Forest:
         check_arrays(self)
 
     def _set_arrays(self, arrays):
-        """Set the arrays in their dtypes, C-contiguous, and defaults for those not given."""
+        """Set all arrays, C-contiguous and in their dtypes; missing ones get their defaults."""
         arrays = {name: array for name, array in arrays.items() if array is not None}
         unknown = set(arrays) - set(ARRAYS)
         if unknown:
@@ -206,9 +205,9 @@ class Forest:
             setattr(self, name, array)
 
     def _default(self, name):
-        """Default of an array; arrays that come before it in ARRAYS are already set.
+        """Return the default of an array, given the arrays before it in ARRAYS.
 
-        No default takes more memory than the arrays that are given.
+        No default takes more memory than the given arrays.
         """
         if name in ("node_weight", "gain"):
             n_items = len(self.child if name == "node_weight" else self.threshold)
@@ -237,34 +236,32 @@ class Forest:
 
     @cached_property
     def feature_map(self):
-        """FeatureMap: maps rows before they are routed; made at the first use."""
+        """FeatureMap: maps rows before they are routed; created at the first use."""
         arrays = {name: getattr(self, name) for name in OF_INPUTS}
         return FeatureMap(**arrays, levels=self.levels)
 
     @property
     def n_inputs(self):
-        """int: number of columns of X; more features than these come from categories, and from
-        values that were missing in training."""
+        """int: number of columns of X; categories and missing values may add features."""
         return len(self.fill) if len(self.source) else self.n_features
 
     @property
     def arrays(self):
-        """dict of str to ndarray: all arrays by name; those that `slim` removed are empty."""
+        """dict of str to ndarray: all arrays by name; arrays that `slim` removed are empty."""
         return {name: vars(self)[name] for name in ARRAYS}
 
     @property
     def metadata(self):
-        """dict: the parameters of the forest besides its arrays; JSON can represent all of them
-        except for `classes`."""
+        """dict: the parameters besides the arrays; all except `classes` can be stored in JSON."""
         return {name: getattr(self, name) for name in METADATA}
 
     def replaced(self, arrays, **metadata):
-        """The same forest with other arrays and metadata, which are not checked.
+        """Return a copy with other arrays and metadata, which are not checked.
 
         Parameters
         ----------
         arrays : dict of str to ndarray
-            All arrays; those that are contiguous and in their dtypes are shared, not copied.
+            All arrays; contiguous arrays of the right dtype are shared, not copied.
         **metadata
             Changes of `metadata`.
 
@@ -282,16 +279,16 @@ class Forest:
 
     @cached_property
     def router(self):
-        """Router: the traversal of the trees, made at the first use."""
+        """Router: the traversal of the trees, created at the first use."""
         sizes = self.n_features, self.n_outputs
         grid = self.feature_shape, self.wrap, self.unordered
         return Router(self.arrays, *sizes, grid, self.gate, self.steepness)
 
     @cached_property
     def row_map(self):
-        """RowMap: `feature_map` for few rows, made at the first use."""
+        """RowMap: `feature_map` for few rows, created at the first use."""
         n_levels = [len(self.levels.get(j, ())) for j in range(self.n_inputs)]
-        # Tables of sums route boxes of bytes; for other directions, bytes have no advantage.
+        # Only boxes, which are routed by tables of sums, gain from bytes.
         reads_bytes = len(self.box_corner) > 0 and self.n_inputs <= BYTE_FEATURES
         return RowMap(self.arrays, n_levels, reads_bytes)
 
@@ -311,13 +308,13 @@ class Forest:
         return self.map_coded(X)
 
     def map_coded(self, X):
-        """Like `map_features`, but X has numbers of levels instead of categories."""
+        """Like `map_features`, for a matrix that has the numbers of levels as categories."""
         if not len(self.scale) and X.dtype != np.uint8:
             X = X.astype(np.uint8 if X.dtype == bool else np.float32, copy=False)
         return np.ascontiguousarray(self.feature_map.transform(X, seek_bytes=False))
 
     def apply(self, X):
-        """Leaf of every row in every tree.
+        """Return the leaf of every row in every tree.
 
         {takes_matrix}
 
@@ -330,7 +327,7 @@ class Forest:
         return self.router.apply(Z)
 
     def response(self, X):
-        """Prediction on the scale of the link: probabilities, or values of the target.
+        """Return predictions on the scale of the target: probabilities, or values.
 
         {takes_matrix}
 
@@ -372,7 +369,7 @@ class Forest:
         return response[:, 0] if self.n_outputs == 1 else response
 
     def decision_path(self, X):
-        """Nodes on the paths of the rows, in all trees.
+        """Return the nodes on the paths of the rows in all trees.
 
         {takes_matrix}
 
@@ -403,14 +400,11 @@ class Forest:
         return max_depth(self)
 
     def tree_of(self, node):
-        """Tree of nodes that are numbered over the whole forest: ndarray of int64."""
+        """Return the trees, int64, of nodes that are numbered over the whole forest."""
         return np.searchsorted(self.tree_start, node, side="right") - 1
 
     def parents(self):
-        """Parent of every node: ndarray of shape (n_nodes,), int64.
-
-        Numbers count over the whole forest; -1 for roots.
-        """
+        """Return the parent of every node, numbered over the whole forest; -1 for roots."""
         parent = np.full(self.n_nodes, -1, dtype=np.int64)
         split = np.flatnonzero(self.child > 0)
         left = self.tree_start[self.tree_of(split)] + self.child[split]
@@ -430,7 +424,7 @@ class Forest:
         )
 
     def __getitem__(self, index):
-        """A forest of some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
+        """Return a forest of some of the trees, as a view: ``forest[3]``, ``forest[:10]``.
 
         The trees become one bag; without trees, the response comes from the baseline alone. The
         view keeps all directions and values; `compact` removes unused ones.
@@ -462,7 +456,7 @@ class Forest:
     # ------------------------------------------------------------------------------- directions
 
     def directions(self, codes=None):
-        """Directions as rows of a matrix; splits compare ``directions() @ x`` with thresholds.
+        """Return directions as rows of a matrix; splits test ``directions() @ x > threshold``.
 
         Parameters
         ----------
@@ -483,15 +477,16 @@ class Forest:
         return matrix
 
     def feature_importances(self, importance_type="impurity"):
-        """Importance of every feature.
+        """Return the importance of every feature.
 
         Parameters
         ----------
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": decrease of impurity or loss in the splits, times the absolute weight of
-            the feature in the direction (and its `deviation`, if there is one: importances do not
-            depend on units). Trees that are averaged have the same total. The decrease by a linear
-            start is shared by the variances of its terms. "count": number of splits that use it.
+            the feature in the direction, times its `deviation` if the forest has one, so that
+            importances do not depend on units. Averaged trees have the same total. The decrease by
+            a linear start is divided by the variances of its terms. "count": number of splits that
+            use the feature.
 
         Returns
         -------
@@ -501,7 +496,7 @@ class Forest:
         return feature_importances(self, importance_type)
 
     def compact(self):
-        """The same forest without the directions and value rows that no tree uses.
+        """Return the forest without the directions and value rows that no tree uses.
 
         Returns
         -------
@@ -510,10 +505,9 @@ class Forest:
         return self.replaced(without_unused(self))
 
     def slim(self):
-        """The same forest without `node_weight` and `gain`, which predictions do not need.
+        """Return the compact forest without `node_weight` and `gain`.
 
-        It includes `compact`. Importances, plots, further training and `concatenate` then raise an
-        AttributeError.
+        Importances, plots, further training and `concatenate` then raise an AttributeError.
 
         Returns
         -------
@@ -523,27 +517,26 @@ class Forest:
 
     @property
     def code_ends(self):
-        """ndarray of shape (4,): the first code after those of the features, of the boxes, of the
-        sparse and of the dense directions."""
+        """ndarray of shape (4,): ends of the codes of features, boxes, sparse and dense rows."""
         counts = (len(self.box_corner), len(self.sparse_start) - 1, len(self.dense))
         return self.n_features + np.cumsum([0, *counts])
 
     @property
     def n_subset_bytes(self):
-        """int: bytes per box in `box_subset`, enough for one bit per entry of unordered axes."""
+        """int: bytes of each box in `box_subset`, one bit per entry of unordered axes."""
         return sum((n + 7) // 8 for n, u in zip(self.feature_shape, self.unordered) if u)
 
     # ------------------------------------------------------------------- joining, copies, files
 
     @classmethod
     def concatenate(cls, forests):
-        """One forest that contains the trees of several forests, in order, as one bag.
+        """Return a forest that contains the trees of several forests, in order, as one bag.
 
         Parameters
         ----------
         forests : iterable of Forest
-            With the same features, outputs, task, classes, aggregate, link, gate, dtype of
-            weights, baseline and shared value rows.
+            They must have the same features, outputs, task, classes, aggregate, link, gate, dtype
+            of weights, baseline and shared value rows.
 
         Returns
         -------
@@ -553,7 +546,7 @@ class Forest:
         return cls(join(forests), **forests[0].metadata)
 
     def __getstate__(self):
-        """Arrays in the narrowest dtypes that represent them exactly, unless they are mapped."""
+        """Store arrays in the narrowest dtypes that represent them exactly, unless mapped."""
         return {"meta": self.metadata, "arrays": io.narrow_unless_mapped(self.arrays)}
 
     def __setstate__(self, state):
@@ -594,7 +587,7 @@ class Forest:
 
 
 def load_with_header(path, mmap_mode=None):
-    """The list of forests in a file, and its header, which has further entries of estimators."""
+    """Return the list of forests in a file, and its header, to which estimators add entries."""
     header, parts = io.read_forests(path, mmap_mode)
     with io.as_value_error(f"{path} is damaged"):
         return [Forest(arrays, **metadata) for arrays, metadata in parts], header

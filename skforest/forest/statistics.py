@@ -1,7 +1,8 @@
 """Statistics of training rows in one tree: node weights, gains, leaf values and losses.
 
-Training a whole tree moves its splits, after which rows reach other nodes. `recount` computes what
-growing would have stored for the same structure. A forest here has one tree.
+When the splits of a whole tree are trained, rows move to other nodes. `recount` then computes the
+statistics that growing would have stored for this structure. Each forest has one tree here, except
+in the second part of the file.
 """
 
 import math
@@ -15,14 +16,14 @@ from .._kernels.boosting.linear_leaf import add_linear
 from ..table.matrix import dense, dense_blocks
 from .storage import LINKS
 
-FEW_ROWS = 256  # rows that are predicted together, where there may be many classes
-BLOCK_SIZE = 1 << 17  # entries of Z that are routed together, so that they stay in the cache
-SHARE_UNITS = 2**24  # of the last bit of float32 in a share of one half to 1
-STAGES = 32  # trees of a bag whose leaves are found together
+FEW_ROWS = 256  # rows predicted at once where there may be many classes
+BLOCK_SIZE = 1 << 17  # entries of Z routed at once, so that they stay in the cache
+SHARE_UNITS = 2**24  # shares from one half to 1 are multiples of 1 / SHARE_UNITS in float32
+STAGES = 32  # trees of a bag routed at once
 
 
 def levels(child, root=0):
-    """Nodes of a (sub)tree by depth: list of ndarray of int64, siblings beside each other."""
+    """Return the nodes of a (sub)tree by depth: list of int64 arrays with siblings adjacent."""
     level = [np.full(1, root, dtype=np.int64)]
     while True:
         left = child[level[-1]].astype(np.int64)
@@ -33,14 +34,14 @@ def levels(child, root=0):
 
 
 def route(forest, Z):
-    """Leaf of every row in one tree, int32; Z is as `Forest.map_features` returns it."""
+    """Return the leaf of every row in one tree, int32; `Forest.map_features` returns Z."""
     size = max(64, BLOCK_SIZE // Z.shape[1])
     parts = [forest.apply_mapped(Z[i : i + size]) for i in range(0, max(len(Z), 1), size)]
     return np.concatenate(parts)[:, 0]
 
 
 def reached_nodes(forest, leaf):
-    """Mask of the nodes of a tree on the paths of rows, given the leaf of every row."""
+    """Return a mask of the nodes that rows pass, from the leaf of every row."""
     reached = np.zeros(forest.n_nodes, dtype=bool)
     reached[leaf] = True
     parent = forest.parents()
@@ -51,10 +52,10 @@ def reached_nodes(forest, leaf):
 
 
 def recount(forest, data, criterion, leaf=None):
-    """The tree with the node weights, gains and leaf values that the rows of a TrainingSet define.
+    """Compute node weights, gains and leaf values of a tree from the rows of a TrainingSet.
 
     The tree has hard gates, and in classification one shared value row per class. Rows of weight 0
-    have no influence, and leaves that no row reaches keep their values. Gains are measured by
+    have no influence, and leaves that no row reaches keep their values. Gains are decreases of
     `criterion`, as in `NodeSplitter`. `leaf` is the result of `route`, if it is known.
     """
     if criterion not in SCORES:
@@ -84,7 +85,7 @@ def recount(forest, data, criterion, leaf=None):
 
 
 def _node_statistics(forest, by_depth, leaf, weight, sums, criterion):
-    """Weights of all nodes and gains of all splits, from the deepest level up to the root."""
+    """Return weights of all nodes and gains of all splits, from the deepest level upwards."""
     parent = forest.parents()
     total = np.bincount(leaf, weight, forest.n_nodes)
     score = np.empty(forest.n_nodes)
@@ -106,7 +107,7 @@ def _node_statistics(forest, by_depth, leaf, weight, sums, criterion):
 class _ClassSums:
     """Weights of the classes in the nodes of one level, as entries (node, class).
 
-    Only classes that occur in a node have an entry: with many classes, a matrix of nodes times
+    Classes that do not occur in a node have no entry: with many classes, a matrix of nodes times
     classes would be too large.
     """
 
@@ -126,7 +127,7 @@ class _ClassSums:
         self.position = np.empty(n_nodes, dtype=np.int64)
 
     def score(self, level, nodes, total, criterion):
-        """Scores of the nodes of a level, as `NodeSplitter.side_score`; adds the leaves there."""
+        """Add the leaves of a level, and score its nodes as `NodeSplitter.side_score` does."""
         own = slice(self.first[level], self.first[level + 1])
         self.node, self.label, self.sum = (
             np.concatenate([below, leaves[own]])
@@ -138,13 +139,13 @@ class _ClassSums:
         return finish(np.bincount(at, term(self.sum), len(nodes)), total)
 
     def move_to_parents(self, nodes, parent):
-        """Add the entries of the nodes to those of their parents, one level up."""
+        """Add the entries of the nodes to their parents, one level up."""
         key, self.sum = _sum_by_key(parent[self.node] * self.n_classes + self.label, self.sum)
         self.node = key // self.n_classes
         self.label = key - self.node * self.n_classes
 
     def leaf_values(self, forest, node_weight, _):
-        """Arrays with the shares of the classes; pure leaves point to the shared value rows."""
+        """Return arrays with the shares of the classes; pure leaves point to the shared rows."""
         node, label, sum_ = self.leaves
         n_entries = np.bincount(node, minlength=forest.n_nodes)
         leaf = np.flatnonzero((forest.child < 0) & (n_entries != 1))
@@ -189,7 +190,7 @@ class _OutputSums:
         self.sum[parent[left]] = self.sum[left] + self.sum[left + 1]
 
     def leaf_values(self, forest, node_weight, scale):
-        """Arrays with the means of the outputs, one row per leaf."""
+        """Return arrays with the means of the outputs, one row per leaf."""
         n_outputs = forest.n_outputs
         shared = forest.value[: forest.n_shared_values * n_outputs]
         leaf = np.flatnonzero(forest.child < 0)
@@ -203,12 +204,12 @@ class _OutputSums:
 
 
 def exact_shares(value, start):
-    """Shares of classes as float32 numbers that add up to 1 exactly in each leaf.
+    """Round shares of classes to float32 such that they add up to exactly 1 in each leaf.
 
-    Rounded sums would differ from 1 by more than scikit-learn's metrics allow. Shares become whole
-    numbers of units, at least one, and the largest share of a leaf takes the rest, such that the
-    first of equal ones remains the largest. `value` and `start` are the arrays `value` and
-    `value_start` of a `Forest` for classification.
+    Otherwise, sums would differ from 1 by more than scikit-learn's metrics allow. Each share
+    becomes a whole number of units, at least one. The largest share of a leaf takes the remainder,
+    so that the first of equal shares stays the largest. `value` and `start` are `value` and
+    `value_start` of a classification forest.
     """
     length, first = np.diff(start), start[:-1]
     leaf = np.repeat(np.arange(len(length)), length)
@@ -222,11 +223,11 @@ def exact_shares(value, start):
 
 
 def within_targets(value, data):
-    """Leaf values, float32, with which no prediction is outside of the range of the targets.
+    """Clip float32 leaf values such that no prediction leaves the range of the targets.
 
-    The least and the largest possible value are rounded to float32 such that, with the baseline,
-    they are in the range. Then means over trees are: sums of equal float32 numbers are exact in
-    float64, and those of larger numbers are not smaller.
+    The limits are rounded such that limit plus baseline is in the range. Means over trees then
+    stay in the range, too: a sum of equal float32 numbers is exact in float64, and sums of larger
+    numbers are not smaller.
     """
     y, baseline = data.y[data.weight > 0], data.baseline
     least, largest = y.min(axis=0), y.max(axis=0)
@@ -237,12 +238,12 @@ def within_targets(value, data):
 
 
 def _divide(score, total):
-    """Quotients, 0 where the total is 0."""
+    """Divide; 0 where the total is 0."""
     return np.divide(score, total, out=np.zeros(len(score)), where=total > 0)
 
 
-# Of each criterion: what is added up over the sums of a node, the score of the node by this and
-# its weight, and the unit of gains. As `NodeSplitter.side_score`.
+# For each criterion, as in `NodeSplitter.side_score`: the term that is added over the sums of a
+# node, the score from the result and the weight of the node, and the unit of gains.
 SQUARES = np.square, _divide, 1.0
 SCORES = {
     "gini": SQUARES,
@@ -256,22 +257,22 @@ SCORES = {
 
 
 def _sum_by_key(key, values):
-    """Sorted distinct keys, and the sum of the values of each."""
+    """Return the distinct keys, sorted, and the sum of the values for each."""
     key, inverse = np.unique(key, return_inverse=True)
     return key, np.bincount(inverse, values, len(key))
 
 
 def leaf_predictions(forest, scale):
-    """Prediction of every leaf of a tree: its most frequent class, or its value over `scale`.
+    """Return the most frequent class of every leaf of a tree, or its value divided by `scale`.
 
-    int32 of shape (n_nodes,), or float64 of shape (n_nodes, n_outputs); 0 for other nodes.
+    int32 of shape (n_nodes,), or float64 of shape (n_nodes, n_outputs); 0 for splits.
     """
     leaf = forest.child < 0
     row = -1 - forest.child[leaf].astype(np.int64)
     if forest.task == "classification":
         starts = forest.value_start
         value_row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        # The largest value of every row first; of equal ones, that of the first class.
+        # Sort the values of each row from large to small, ties by class.
         order = np.lexsort((forest.value_index, -forest.value, value_row))
         prediction = np.zeros(forest.n_nodes, dtype=np.int32)
         prediction[leaf] = forest.value_index[order[starts[row]]]
@@ -283,9 +284,9 @@ def leaf_predictions(forest, scale):
 
 
 def tree_loss(forest, leaf, data):
-    """Weighted fraction of wrong labels, or weighted mean squared error, of one tree.
+    """Return the weighted fraction of wrong labels, or weighted mean squared error, of one tree.
 
-    `leaf` is that of every row of a TrainingSet. Sums are exact, so that the order of the rows
+    `leaf` has the leaf of every row of a TrainingSet. Sums are exact, so the order of the rows
     cannot make the loss rise.
     """
     scale, target = data.target_scale, data.target
@@ -298,17 +299,7 @@ def tree_loss(forest, leaf, data):
 
 
 def squared_error(forest, data):
-    """Weighted sum of squared differences between predictions and targets, with one-hot classes.
-
-    Parameters
-    ----------
-    forest : Forest
-    data : TrainingSet
-
-    Returns
-    -------
-    error : float
-    """
+    """Return the weighted sum of squared errors on a TrainingSet, with one-hot classes."""
     total = 0.0
     for first in range(0, len(data), FEW_ROWS):
         block = slice(first, first + FEW_ROWS)
@@ -317,17 +308,17 @@ def squared_error(forest, data):
         if forest.task == "classification":
             truth = np.arange(response.shape[1]) == truth
         elif forest.n_classes is not None or truth.shape[1] < response.shape[1]:
-            # The labels of several outputs, whose indicators are the target.
+            # Several outputs with labels: the target has their indicators.
             truth = data.baseline + data.target[block] * data.target_scale
         total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
     return total
 
 
-# ------------------------------------------------------------------- of forests, for users
+# -------------------------------------------------------------------------- several trees
 
 
 def max_depth(forest):
-    """Depth of the deepest leaf of each tree: ndarray of shape (n_trees,), int64."""
+    """Return the depth of the deepest leaf of each tree: int64 of shape (n_trees,)."""
     n_trees = len(forest)
     depth = np.zeros(n_trees, dtype=np.int64)
     node, tree, level = forest.tree_start[:-1], np.arange(n_trees), 0
@@ -344,7 +335,7 @@ def max_depth(forest):
 
 
 def decision_path(forest, leaves):
-    """Nodes on the paths to the leaves that rows reach; see `Forest.decision_path`."""
+    """Implement `Forest.decision_path`, given the leaves that rows reach."""
     if not leaves.size:
         shape = (len(leaves), forest.n_nodes)
         return sparse.csr_matrix(shape, dtype=np.int64), forest.tree_start.copy()
@@ -352,7 +343,7 @@ def decision_path(forest, leaves):
     node = (leaves + forest.tree_start[:-1]).ravel()
     row = np.repeat(np.arange(len(leaves)), len(forest))
     rows, nodes = [], []
-    # From the leaves up, all rows and trees at once.
+    # Walk up from the leaves, in all rows and trees at once.
     while len(node):
         rows.append(row)
         nodes.append(node)
@@ -366,15 +357,14 @@ def decision_path(forest, leaves):
 
 
 def responses(forest, X):
-    """Responses of mapped rows, which may be sparse, in blocks."""
+    """Return the responses of mapped rows, which may be sparse, block by block."""
     return np.concatenate([forest.response_mapped(block) for block in dense_blocks(X)])
 
 
 def staged_responses(forest, Z):
-    """Responses of mapped rows by the first tree of each bag, by the first two, and so on.
+    """Yield the responses of the first tree of each bag, of the first two trees, and so on.
 
-    A generator, for trees whose values are summed. A bag with fewer trees than others keeps its
-    last response.
+    The trees must be summed. A bag that has no more trees keeps its last response.
     """
     n_bags, n_outputs = len(forest.bag_start) - 1, forest.n_outputs
     value = forest.value.reshape(-1, n_outputs)
@@ -391,9 +381,9 @@ def staged_responses(forest, Z):
 
 
 def _staged_value_rows(forest, Z):
-    """For each round, the value rows that mapped rows reach in one tree of each bag.
+    """Yield, for each round, the value rows that samples reach in one tree of each bag.
 
-    A generator of tuples of arrays; None for a bag that has no more trees.
+    They are tuples of arrays, with None for a bag that has no more trees.
     """
     for first in range(0, int(np.diff(forest.bag_start).max()), STAGES):
         of_bags = []
@@ -408,7 +398,7 @@ def _staged_value_rows(forest, Z):
 
 
 def feature_importances(forest, importance_type):
-    """Importance of every feature; see `Forest.feature_importances`."""
+    """Implement `Forest.feature_importances`."""
     total = np.zeros(forest.n_features)
     first_split = (forest.tree_start - np.arange(len(forest) + 1)) // 2
     for root, first, last in zip(forest.tree_start, first_split[:-1], first_split[1:]):
@@ -427,17 +417,14 @@ def feature_importances(forest, importance_type):
             total += weights.getnnz(axis=0)
         else:
             tree = weights.T @ forest.gain[first:last].astype(np.float64)
-            # Trees that are summed correct each other: the gains of later ones are smaller.
+            # Summed trees keep their totals: later trees correct less, so their gains are smaller.
             total += tree if forest.aggregate == "sum" else tree / (tree.sum() or 1)
-    total[forest.feature_map.is_constant] = 0  # in boxes with others
+    total[forest.feature_map.is_constant] = 0  # boxes may contain constant features
     return total / (total.sum() or 1)
 
 
 def _linear_importances(forest, row):
-    """Importances of the features in the linear function of a leaf, with sum 1.
-
-    They are the variances of the terms, summed over outputs.
-    """
+    """Return the variances of the terms of a linear leaf, summed over outputs, with sum 1."""
     entries = slice(*forest.slope_start[row : row + 2])
     feature = forest.slope_feature[entries]
     term = forest.slope[entries].astype(np.float64) * forest.deviation[feature, None]
@@ -446,9 +433,9 @@ def _linear_importances(forest, row):
 
 
 def probabilities(response, n_classes):
-    """Class probabilities of several outputs, from the response: a list of arrays.
+    """Return a list with the class probabilities of each output, from the response.
 
-    Rounding, and losses without a link, may take a response out of [0, 1].
+    Responses may be outside [0, 1] by rounding, or with losses that have no link.
     """
     parts = []
     for part in np.split(response, np.cumsum(n_classes)[:-1], axis=1):
@@ -460,7 +447,7 @@ def probabilities(response, n_classes):
 
 
 def labels_of(response, classes):
-    """Labels of largest response: (n_samples,), or (n_samples, n_outputs) for several outputs."""
+    """Return the labels with the largest response, (n_samples,) or (n_samples, n_outputs)."""
     if len(classes) == 1:
         return classes[0][response.argmax(axis=1)]
     parts = np.split(response, np.cumsum([len(labels) for labels in classes])[:-1], axis=1)

@@ -1,9 +1,9 @@
-"""The arrays of a forest: their names, checks of their contents, and those that no tree needs.
+"""The arrays of a forest: their names, checks of their contents, and removal of unused rows.
 
 The traversal follows indices without testing them, so the arrays of a forest, which may come from
 a file, are checked before their first use. Every check is one pass over an array, part by part, so
-that temporary arrays are small. Positions are compared with each other and with bounds before
-differences and sums of them are formed, which could overflow.
+that temporary arrays are small. Differences and sums of positions could overflow, so positions are
+compared with each other and with bounds first.
 """
 
 import math
@@ -17,7 +17,7 @@ from ..table.feature_grid import MAX_AXES
 from ..table.feature_map import CODE, KINDS, VALUE
 from ..table.matrix import LIMIT, N_KNOTS
 
-# From the sum or mean of leaf values to the scale of predictions; arrays have one row per sample.
+# Functions from the sum or mean of leaf values, one row per sample, to the scale of predictions.
 LINKS = {
     "identity": lambda raw: raw,
     "softmax": softmax,
@@ -27,7 +27,7 @@ LINKS = {
 
 MAX_INDEX = 2**31 - 1  # node numbers, codes of directions and rows of values are int32
 MAX_BOX = MAX_INDEX // 2  # entries; the difference of two boxes is indexed in int32
-CHUNK = 1 << 16  # entries that are checked at once
+CHUNK = 1 << 16  # entries checked at once
 ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
 
 TASKS = ("classification", "multioutput classification", "regression")
@@ -89,7 +89,7 @@ def cast_exactly(array, dtype, name):
     Floats are rounded; integers that `dtype` cannot represent raise a ValueError.
     """
     array = np.asarray(array)
-    if array.size == 0:  # the strides of empty arrays depend on their history and enter hashes
+    if array.size == 0:  # a new array: strides of empty arrays vary, and would change hashes
         return np.zeros(array.shape, dtype)
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
@@ -103,7 +103,7 @@ def cast_exactly(array, dtype, name):
 
 
 def whole_number(value, name):
-    """The value as an int; ValueError if it is not a whole number."""
+    """Convert to int; ValueError if the value is not a whole number."""
     try:
         number = int(value)
         if number == value:
@@ -114,7 +114,7 @@ def whole_number(value, name):
 
 
 def finite_number(value, name):
-    """The value as a float; ValueError if it is not a finite number."""
+    """Convert to float; ValueError if the value is not a finite number."""
     try:
         number = float(value)
         if math.isfinite(number):
@@ -130,7 +130,7 @@ def _need(condition, message):
 
 
 class RemovableArray:
-    """An array that predictions do not need: reading it raises once `Forest.slim` removed it."""
+    """An array that predictions do not need; reading it raises after `Forest.slim`."""
 
     def __init__(self, like):
         self.like = like  # name of an array of the same length
@@ -154,7 +154,7 @@ class RemovableArray:
 
 
 def check_metadata(forest):
-    """Raise ValueError unless the metadata of a forest are valid; arrays are not needed."""
+    """Raise ValueError unless the metadata of a forest, which may have no arrays, are valid."""
     for name in ("n_features", "n_outputs"):
         value = getattr(forest, name)
         _need(0 < value <= MAX_INDEX, f"{name} is {value}; it must be in 1 .. {MAX_INDEX}")
@@ -267,18 +267,18 @@ def _check_inputs(forest):
 class Levels(dict):
     """Levels of categories that `as_levels` has checked."""
 
-    ordered = frozenset()  # in `fit`, the columns whose dtype says that their levels have an order
+    ordered = frozenset()  # columns with an ordered dtype; set in `fit` only
 
     def with_one(self, j):
-        """The same with only the first level of input j."""
+        """Return the same levels, but only the first one of input j."""
         other = Levels(self | {j: self[j][:1]})
         other.ordered = self.ordered
         return other
 
 
 def as_levels(levels):
-    """Levels of categories as a dict; also from a sequence of pairs, as JSON represents it."""
-    if isinstance(levels, Levels):  # each tree of a forest has them
+    """Convert a dict, or a sequence of pairs as in JSON, to Levels."""
+    if isinstance(levels, Levels):  # checked once, not for each tree of a forest
         return levels
     pairs = levels.items() if isinstance(levels, dict) else levels or ()
     found = Levels()
@@ -299,29 +299,28 @@ def as_levels(levels):
 
 
 def _parts(n):
-    """Slices of at most CHUNK entries, which cover n entries."""
+    """Return slices of at most CHUNK entries that cover n entries."""
     return (slice(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK))
 
 
 def _all(array, condition):
-    """Whether a condition, a function of an array, holds everywhere."""
+    """Return whether `condition`, a function of arrays, holds everywhere."""
     flat = array.reshape(-1)
     return all(condition(flat[part]).all() for part in _parts(flat.size))
 
 
 def _lengths(starts):
-    """Lengths of ragged rows, in parts; the starts must have been checked."""
+    """Return the lengths of ragged rows, in parts, from starts that have been checked."""
     return (np.diff(starts[p.start : p.stop + 1]) for p in _parts(len(starts) - 1))
 
 
 def _within(array, low, high):
-    """Whether low <= array < high everywhere."""
+    """Return whether low <= array < high everywhere."""
     return array.size == 0 or (array.min() >= low and array.max() < high)
 
 
 def _check_starts(starts, end, name):
-    """The starts of ragged rows must begin at 0, never fall and end at `end`."""
-    # Neighbours are compared, because differences of arbitrary int64 numbers may overflow.
+    """Check that the starts of ragged rows begin at 0, never decrease and end at `end`."""
     _need(
         len(starts) >= 1
         and starts[0] == 0
@@ -353,7 +352,7 @@ def _check_trees(forest):
 
 
 def _check_children(child, start, n_splits):
-    """Check `child` of trees that begin at `start`: pairs after their parents, one parent each."""
+    """Check that the children of each tree are pairs, each with one parent, which precedes it."""
     has_parent, n_parents = np.zeros(n_splits, dtype=bool), 0
     for part in _parts(len(child)):
         first, last = np.searchsorted(start, (part.start, part.stop - 1), side="right") - 1
@@ -371,7 +370,7 @@ def _check_children(child, start, n_splits):
                 _need(False, f"the child of node {node[k]} of tree {tree[k]} {why}")
         has_parent[(start[tree] - tree) // 2 + (left - 1) // 2] = True
         n_parents += len(node)
-    # As many parents as pairs, and a parent for each pair: no pair has two.
+    # If there are as many parents as pairs, and each pair has a parent, none has two.
     _need(
         n_parents == n_splits and has_parent.all(),
         "the children do not form trees: two nodes share a child, or a node has no parent",
@@ -466,7 +465,7 @@ def _check_sparse(forest):
 
 
 def without_unused(forest):
-    """Arrays of a forest without the directions and value rows that no tree uses."""
+    """Return the arrays of a forest without the directions and value rows that no tree uses."""
     arrays = dict(forest.arrays)
     used, direction = np.unique(forest.direction, return_inverse=True)
     kind = np.searchsorted(forest.code_ends, used, side="right")
@@ -476,7 +475,7 @@ def without_unused(forest):
     for name in BOX_ARRAYS:
         arrays[name] = arrays[name][box]
     _take_rows(arrays, "sparse_start", SPARSE_ARRAYS, row)
-    # The codes of features stay; all others are renumbered without gaps.
+    # The codes of features stay; other codes are renumbered without gaps.
     code = used.copy()
     code[kind > 0] = forest.n_features + np.arange((kind > 0).sum())
     arrays["direction"] = code[direction]
@@ -498,14 +497,14 @@ def without_unused(forest):
 
 
 def count_value_rows(forest):
-    """Number of value rows."""
+    """Return the number of value rows."""
     if len(forest.value_start):
         return len(forest.value_start) - 1
     return len(forest.value) // max(forest.n_outputs, 1)
 
 
 def _take_rows(arrays, start, items, rows):
-    """Keep some rows of the ragged arrays `items`, in place; `start` names the starts."""
+    """Keep some rows of the ragged arrays `items` in place; the array `start` has their starts."""
     lengths = np.diff(arrays[start])[rows]
     offset = arrays[start][rows] - (np.cumsum(lengths) - lengths)
     index = np.repeat(offset, lengths) + np.arange(lengths.sum())

@@ -1,4 +1,4 @@
-"""FeatureGrid: how features lie beside each other in an image, a signal or a volume."""
+"""FeatureGrid: the positions of features in an image, a signal or a volume."""
 
 import math
 from numbers import Integral
@@ -9,7 +9,7 @@ MAX_AXES = 8  # of a feature grid; as in _kernels/base/direction.pxd
 
 
 def as_integers(value, name):
-    """A positive int, or a flat sequence of them, as a tuple; ValueError for anything else."""
+    """Convert a positive int, or a flat sequence of them, to a tuple; else raise ValueError."""
     items = _items(value, name, Integral, "an int of at least 1")
     if any(isinstance(item, bool) or item < 1 for item in items):
         raise ValueError(f"{name}={value!r} must be an int of at least 1, or a sequence of such")
@@ -17,7 +17,7 @@ def as_integers(value, name):
 
 
 def as_booleans(value, name):
-    """A bool, or a flat sequence of them, as a tuple of bool; ValueError as `as_integers`."""
+    """Convert a bool, or a flat sequence of them, to a tuple; else raise ValueError."""
     return tuple(bool(item) for item in _items(value, name, bool | np.bool_, "True or False"))
 
 
@@ -48,7 +48,7 @@ class FeatureGrid:
             )
 
     def per_axis(self, values, name, given):
-        """One entry for each axis, from a tuple with one entry or one for each axis.
+        """Return one entry for each axis, from a tuple with one entry in all or for each axis.
 
         `name` and `given` are the parameter and its value, for the error message.
         """
@@ -61,7 +61,7 @@ class FeatureGrid:
         return values * n_axes if len(values) == 1 else values
 
     def sizes(self, value, name):
-        """Lengths of a patch along each axis; ValueError unless in 1 .. length of the axis."""
+        """Return the lengths of a patch along each axis; ValueError if one exceeds its axis."""
         sizes = self.per_axis(as_integers(value, name), name, value)
         if any(size > length for size, length in zip(sizes, self.shape)):
             raise ValueError(
@@ -70,10 +70,10 @@ class FeatureGrid:
         return sizes
 
     def receptive_fields(self, size, stride=1):
-        """Features under a patch at each of its places, int32 of shape (n_places, n_in_patch).
+        """Return the features under a patch at each place: int32, (n_places, n_in_patch).
 
-        `size` has the lengths of the patch along the first axes; the others are covered whole.
-        Places are `stride` entries apart along each of these axes.
+        `size` has the lengths of the patch along the first axes, along which places are `stride`
+        entries apart. The patch covers the other axes completely.
         """
         number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
         axes = tuple(range(len(size)))
@@ -83,7 +83,7 @@ class FeatureGrid:
         return np.ascontiguousarray(windows.reshape(n_places, -1))
 
     def edges(self):
-        """Pairs of neighbours along any axis: int32 of shape (n_edges, 2)."""
+        """Return the pairs of neighbours along any axis: int32 of shape (n_edges, 2)."""
         number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
         pairs = []
         for axis in range(number.ndim):

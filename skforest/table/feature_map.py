@@ -1,11 +1,11 @@
 """FeatureMap: from the table that a user passes to the matrix that kernels read.
 
-A feature map is fitted once, in `fit`, stored in the `Forest`, and applied alike by `fit`,
-`predict` and whatever reads a saved forest. Kernels never see units, missing values or categories.
+A feature map is fitted once, stored in the `Forest`, and applied alike by `fit`, `predict` and
+readers of a saved forest. Kernels never see units, missing values or categories.
 
-The columns of the table are its inputs, the columns of the matrix the features. A numeric input
-gives a feature, which is scaled if the estimator scales features, with the training mean in place
-of missing values. If values were missing in training, a second feature says which ones. A category
+The columns of the table are the inputs, the columns of the matrix the features. A numeric input
+gives one feature, with the training mean in place of missing values, scaled if the estimator
+scales features. If values were missing in training, a second feature says which ones. A category
 gives the number of its level and further features: with few levels, an indicator of each level;
 with many levels, the mean of the target in the level (`TargetStatistics`). A category with two
 levels has only indicators.
@@ -32,15 +32,15 @@ from .matrix import (
 )
 
 # A single corrupt value must neither determine the unit of a column nor dominate a prediction,
-# since some responses grow linearly with a feature. Outliers are moved to within this share of the
-# usual range beyond its ends, see `matrix.limited`. In columns without outliers, values are
-# clipped this many training ranges outside the training range.
+# since some responses grow linearly with a feature. `matrix.limited` moves outliers into tails
+# whose length is the share TAIL of the usual range. In columns without outliers, values are
+# clipped EXTRAPOLATION training ranges outside the training range.
 TAIL, EXTRAPOLATION = 0.1, 1.0
-MAX_KNOT = 1e300  # with it, values that are nearly as large in units of their range stay finite
-# Stands for a missing value while equal rows are merged: NaN would equal no other NaN.
+MAX_KNOT = 1e300  # limit of scaled knots, so that arithmetic with them stays finite
+# Represents a missing value while equal rows are merged, because NaN is not equal to NaN.
 MISSING = np.finfo(np.float32).max  # a np.float32
 
-# Kinds of features: their names, and the numbers that a Forest stores.
+# Names of the kinds of features. A Forest stores their positions.
 KINDS = ("value", "is missing", "code", "level", "target")
 VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(len(KINDS))
 MAX_INDICATORS = 10  # categories with more levels get no indicators of levels
@@ -50,29 +50,28 @@ MIN_TARGET_LEVELS = 11  # categories with fewer levels get no target statistics
 class FeatureMap:
     """Maps the rows of a table to the features that kernels read.
 
-    Inputs are mapped to ``(x - offset) * scale``, computed in float64 and rounded to float32; or
-    they stay as they are, as bytes where all values are whole numbers from 0 to 255, and as
-    float32 otherwise. Then every feature is made from one input: itself, with `fill` where it is
-    missing, or an entry of a table, at the number of its level.
+    Scaled inputs are ``(x - offset) * scale``, computed in float64 and rounded to float32. Inputs
+    without scaling stay as they are: bytes if all values are whole numbers from 0 to 255, else
+    float32. Each feature is then either an input, with `fill` for missing values, or the entry of
+    a table at the number of the level.
 
     Parameters
     ----------
     offset, scale : ndarray of shape (n_inputs,), float64, default=None
-        None: inputs are not scaled. For categories, they are 0 and 1. The scale of an input that
-        was constant, or empty, in training is 0, so no other value of it changes a prediction.
+        None: inputs are not scaled. For categories, they are 0 and 1. If an input was constant or
+        empty in training, its scale is 0, so that other values do not change a prediction.
     low, high, tail, knots : ndarray of shape (n_inputs,), float32, and knots float64, default=None
-        Scaled inputs below `low` or above `high` are limited, see `matrix.limited`. None: they
-        are clipped to ±`LIMIT`. Of inputs that are not scaled, only those of equal limits are
-        clipped.
+        Limits of scaled inputs, see `matrix.limited`. None: they are clipped to ±`LIMIT`. An
+        unscaled input is clipped only if its two limits are equal.
     fill : ndarray of shape (n_inputs,), float32, default=None
         Replacement of missing values, after scaling. None: missing values raise an error.
     source, kind : ndarray of shape (n_features,), int32 and uint8, default=None
         Input of every feature, and one of VALUE, IS_MISSING, CODE, LEVEL, TARGET. None: the
         features are the inputs.
     table_start, table : ndarray of shape (n_features + 1,), int64, and float32, default=None
-        The tables of all features one after the other; empty ones for VALUE. Those of a category
-        have an entry for each level, one for missing values and one for levels that were not seen
-        in training; those of IS_MISSING are 0 and 1.
+        The tables of all features, one after the other; empty for VALUE, 0 and 1 for IS_MISSING.
+        The table of a category has an entry for each level, then one for missing values and one
+        for unknown levels.
     levels : dict of int to list of float or str, default=None
         Levels of the categories among the inputs.
     """
@@ -116,15 +115,15 @@ class FeatureMap:
         names=None,
         excludes_constant=False,
     ):
-        """The map of the inputs, without features of its own yet: see `fit_features`.
+        """Fit the map of the inputs; `fit_features` then adds the features.
 
-        With `is_scaling`, `scaling` is "minmax", "standard" or None, as a parameter of
-        `CO2ForestClassifier`, or "common": "minmax" with one range of all inputs. `limit` says
-        which values are beyond the limits, unless `scaling` is None: none (None), those outside of
-        the training range ("range"), or outliers, too ("usual"), see `usual_range`; units are then
-        those of the other values. With `excludes_constant`, other values of inputs that are
-        constant in X have no effect later. Raises ValueError if the range of an input, or its
-        reciprocal, is beyond float64; `names` are those of the inputs, or None.
+        With `is_scaling`, `scaling` is "minmax", "standard" or None, as in `CO2ForestClassifier`,
+        or "common": "minmax" with one range for all inputs. Unless `scaling` is None, `limit` says
+        which values are limited: none (None), values outside the training range ("range"), or also
+        outliers ("usual"), which then do not count for the units, see `usual_range`. With
+        `excludes_constant`, other values of inputs that are constant in X have no effect later.
+        Raises ValueError if the range of an input, or its reciprocal, exceeds float64; the message
+        has its name from `names`, if these are given.
         """
         if not (is_scaling or excludes_constant):
             return cls(levels=levels)
@@ -142,7 +141,7 @@ class FeatureMap:
         offset, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if scaling is not None:
             if scaling == "common":
-                # A column without any value has the range 0 .. 0, which does not count.
+                # Skip empty columns, whose range is 0 .. 0.
                 has_values = ~np.isnan(X).all(axis=0)
                 low, high = (end[has_values] if has_values.any() else end for end in ends)
                 ends = np.full_like(ends[0], low.min()), np.full_like(ends[1], high.max())
@@ -171,7 +170,7 @@ class FeatureMap:
 
     @staticmethod
     def _limits(ends, knots, offset, scale):
-        """Limits of scaled inputs, from the ends of their usual ranges."""
+        """Return the limits of scaled inputs from the ends of their usual ranges."""
         low, high = ((end - offset) * scale for end in ends)
         width, n_inputs = high - low, len(scale)
         has_outliers = np.zeros((2, n_inputs), dtype=bool)
@@ -187,12 +186,12 @@ class FeatureMap:
 
     @property
     def is_scaling(self):
-        """bool: are inputs scaled?"""
+        """bool: whether inputs are scaled."""
         return len(self.scale) > 0
 
     @property
     def keeps_zeros(self):
-        """bool: are features the inputs, and 0 where these are 0?"""
+        """bool: whether features are the inputs, with 0 mapped to 0."""
         return not (self.offset * self.scale).any() and not len(self.source)
 
     @property
@@ -203,16 +202,15 @@ class FeatureMap:
     # ------------------------------------------------------------------------------ prediction
 
     def transform(self, X, seek_bytes=True):
-        """The rows as kernels read them: (n_samples, n_features), uint8 or float32, C order.
+        """Return (n_samples, n_features) as kernels read it: uint8 or float32, C order.
 
-        X, of shape (n_samples, n_inputs), is in the dtype that `input_dtype` names, with NaN where
-        values are missing, and numbers of levels for categories, as `coded` returns them.
-        `seek_bytes`: whether to look for whole numbers among floats that are not scaled.
+        X, of shape (n_samples, n_inputs), is as `coded` returns it, in the dtype of `input_dtype`.
+        If `seek_bytes`, unscaled floats that are whole numbers from 0 to 255 become bytes.
         """
         return self._features(self.inputs(X, seek_bytes))
 
     def inputs(self, X, seek_bytes=True):
-        """The rows after scaling; with NaN where they have it."""
+        """Return the rows after scaling; NaN stays."""
         if self.is_scaling:
             scale_rows = scaled_csr if sparse.issparse(X) else scaled
             limits = (self.low, self.high, self.tail, self.knots) if len(self.low) else ()
@@ -221,7 +219,7 @@ class FeatureMap:
         return with_fixed(X, self.low, self.high) if len(self.low) else X
 
     def _features(self, Z):
-        """Features of scaled inputs, in which NaN stands for missing values."""
+        """Return the features of scaled inputs; NaN means missing."""
         if not len(self.source):
             if not has_nan(Z):
                 return Z
@@ -245,14 +243,13 @@ class FeatureMap:
             )
 
     def table_of(self, f):
-        """Value of feature f at each entry of its input; empty for numbers."""
+        """Return the table of feature f; empty for numbers."""
         return self.table[self.table_start[f] : self.table_start[f + 1]]
 
     def _entries(self, j, column):
-        """Where the tables of an input have its entries.
+        """Return the positions of the values of an input in its tables.
 
-        NaN is a missing value. Numbers that belong to no level count as unknown; damaged files
-        can make them.
+        NaN means missing. Numbers that belong to no level, as in damaged files, count as unknown.
         """
         is_missing = np.isnan(column)
         if j not in self.levels:
@@ -265,7 +262,7 @@ class FeatureMap:
     # -------------------------------------------------------------------------------- training
 
     def training_inputs(self, X):
-        """As `inputs`, with MISSING in place of NaN; and whether there is any."""
+        """Return `inputs` with MISSING in place of NaN, and whether a value is missing."""
         Z = self.inputs(X)
         if sparse.issparse(Z):
             return Z, False
@@ -279,23 +276,22 @@ class FeatureMap:
         return np.where(np.isnan(Z), MISSING, Z), True
 
     def fit_features(self, Z, weight, has_missing, statistics, with_indicators):
-        """The complete map, with its features, from distinct rows.
+        """Return the complete map, with features fitted to distinct rows.
 
-        Z holds scaled inputs, uint8 or float32 of shape (n_rows, n_inputs), in canonical order;
-        with `has_missing`, MISSING stands for missing values. `statistics` are the
-        `TargetStatistics` of these rows. `with_indicators`: whether to make features that say
-        which values are missing.
+        Z has scaled inputs, uint8 or float32 of shape (n_rows, n_inputs), in canonical order, and
+        MISSING for missing values if `has_missing`. `statistics` are the `TargetStatistics` of
+        these rows. With `with_indicators`, features say which values are missing.
         """
         is_missing = Z == MISSING if has_missing else np.zeros((1, Z.shape[1]), dtype=bool)
         ends = None
         if not (self.is_scaling or sparse.issparse(Z) or Z.dtype == np.uint8):
-            # One wrong value must not determine the replacement of missing values.
+            # A single outlier must not determine the replacement of missing values.
             known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
             low, high, _ = usual_range(known, weight, value_range(known))
             ends = low.astype(Z.dtype), high.astype(Z.dtype)
         fill = _means(Z, weight, is_missing, ends)
         if not (self.is_scaling or sparse.issparse(Z)):
-            # The mean of equal values may be rounded to another one.
+            # The mean of equal values may differ from them by rounding.
             known = np.where(is_missing, np.float32(np.nan), Z) if has_missing else Z
             fill = np.clip(fill, *value_range(known))
         some_missing = is_missing.any(axis=0)
@@ -319,14 +315,14 @@ class FeatureMap:
         )
 
     def _with_features(self, fill, *features):
-        """The map of the same inputs to given features; `features` are source, kind and tables."""
+        """Return the map of the same inputs to `features`: source, kind and tables."""
         if len(features[0]) == len(fill) and not self.levels:  # the inputs themselves
             features = ()
         own = {name: vars(self)[name] for name in ("levels", "low", "high", "tail", "knots")}
         return FeatureMap(self.offset, self.scale, fill, *features, **own)
 
     def _category_features(self, j, column, weight, statistics):
-        """Kinds and tables of the features of a category."""
+        """Return the kinds and tables of the features of a category."""
         n_levels = len(self.levels[j])
         entry = self._entries(j, np.where(column == MISSING, np.float32(np.nan), column))
         total = np.bincount(entry, weight, n_levels + 2)
@@ -335,8 +331,8 @@ class FeatureMap:
             return [(CODE, np.zeros(n_levels + 2))]
         indicators = np.eye(n_levels + has_missing, n_levels + 2)
         if n_levels == 2:
-            # Unknown levels are like the more frequent one. Where none has two thirds of the rows,
-            # half of the splits that part the two send others to either side.
+            # Unknown levels count as the more frequent one. If neither has two thirds of the rows,
+            # they are sent to each side by half of the splits between the two levels.
             share = total[:2] / total[:2].sum()
             share = share if 3 * share.max() > 2 else np.full(2, 0.5)
             indicators[:2, 2 + has_missing :] = share[:, None]
@@ -351,10 +347,10 @@ class FeatureMap:
         return own
 
     def _codes(self, entry, n_levels, total, statistics):
-        """Numbers of the levels, of missing values and of unknown levels; `total` is the weight.
+        """Return the numbers of the levels, of missing values and of unknown levels.
 
-        Levels that training did not see, as missing values where it had none, get the number of
-        the level whose mean target is nearest to that of all rows.
+        `total` has the weight of each. Entries without training rows get the number of the level
+        whose mean target is nearest to the overall mean.
         """
         code = np.zeros(n_levels + 2)
         if n_levels:
@@ -366,10 +362,10 @@ class FeatureMap:
         return code / max(n_levels - 1, 1) if self.is_scaling else code
 
     def training_features(self, Z, has_missing, statistics):
-        """Features of distinct training rows; the parameters are those of `fit_features`.
+        """Return the features of distinct training rows; parameters as in `fit_features`.
 
-        As `transform`, but the target statistics of a row are those of the other folds. Without
-        `statistics`, no labels of these rows are in them.
+        In contrast to `transform`, the target statistics of a row are computed from other folds;
+        with `statistics=None`, the map has no labels of these rows, and this is not necessary.
         """
         if sparse.issparse(Z) or not (has_missing or len(self.source)):
             return Z
@@ -393,7 +389,7 @@ class FeatureMap:
 
     @property
     def is_constant(self):
-        """Mask of the features that are one number for every row that has it."""
+        """Mask of the features with one value for all rows."""
         per_input = self.scale == 0 if self.is_scaling else self.low == self.high
         if not len(per_input):
             return np.zeros(len(self.source), dtype=bool) if len(self.source) else slice(0)
@@ -409,12 +405,12 @@ class FeatureMap:
 
     @property
     def is_extra(self):
-        """Mask of indicators of levels and target statistics, beside numbers of levels."""
+        """Mask of the indicators of levels and target statistics that accompany level numbers."""
         has_code = np.isin(self.source, self.source[self.kind == CODE])
         return has_code & ((self.kind == TARGET) | (self.kind == LEVEL) & ~self.says_missing)
 
     def selected(self, is_kept):
-        """The map to some of the features."""
+        """Return the map to some of the features."""
         length = np.diff(self.table_start)
         return self._with_features(
             self.fill,
@@ -427,9 +423,9 @@ class FeatureMap:
     # ----------------------------------------------------------------------------- description
 
     def value_of(self, j, z):
-        """The value of an input that is mapped to z, or to the float32 next to it: a float.
+        """Return the value of an input, a float, that is mapped to z, up to rounding.
 
-        Of a limit, the value that is nearest to the others.
+        For a limit, it is the value nearest to the usual range.
         """
         if not self.is_scaling:
             return float(z)
@@ -443,19 +439,19 @@ class FeatureMap:
         return float(self.offset[j] + z / (self.scale[j] or 1))
 
     def per_feature(self, per_input, of_table=0.0):
-        """Numbers of all features, from those of the inputs; `of_table` for features of tables."""
+        """Expand numbers of inputs to all features; features from tables get `of_table`."""
         if not len(self.source) or not len(per_input):
             return per_input
         return np.where(self.kind == VALUE, per_input[self.source], of_table)
 
     def per_input(self, per_feature):
-        """Sums over the features of every input."""
+        """Return the sums over the features of every input."""
         if not len(self.source):
             return per_feature
         return np.bincount(self.source, per_feature, len(self.fill))
 
     def feature_names(self, names):
-        """Names of the features, from those of the inputs."""
+        """Return the names of the features from the names of the inputs."""
         if not len(self.source):
             return list(names)
         found = []
@@ -473,7 +469,7 @@ class FeatureMap:
         return found
 
     def coded(self, X, names=None):
-        """A table as a matrix of numbers, float64: numbers of levels for categories.
+        """Convert a table to a float64 matrix with the numbers of levels as categories.
 
         Parameters
         ----------
@@ -497,14 +493,14 @@ class FeatureMap:
 
 
 def level_text(level):
-    """A level of a category as text."""
+    """Format a level of a category."""
     return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
 
 
 def _means(Z, weight, is_missing, ends=None):
-    """Weighted mean of every input over the rows where it is not missing: float32.
+    """Return the weighted mean of the known values of every input, float32.
 
-    Inputs are limited to `ends`, two arrays; None: they are not.
+    If `ends`, two arrays, are given, values are clipped to them.
     """
     if ends is None and not is_missing.any():
         return (weighted_sums(Z, weight) / weight.sum()).astype(np.float32)

@@ -1,8 +1,8 @@
-"""Tables in the form that users have: data frames, and arrays with columns of strings.
+"""Tables of users: data frames, and arrays with columns of strings.
 
-`read_table` reads one as a `Table`: columns of numbers and columns of categories, which becomes a
-matrix of numbers, with the number of its level for a category and NaN for missing values. A plain
-matrix of numbers needs none of this; what else may be wrong with it is checked here, too.
+`read_table` reads a `Table` of numeric and categorical columns. `Table.matrix` converts it to a
+matrix of numbers, with the number of the level for a category and NaN for missing values. Plain
+matrices of numbers are only checked here.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ DATES_ADVICE = (
     "dates or times, numbers or categories are needed; derive numbers from them first, such as "
     "the year, the day of the week, or the days since a reference date"
 )
-FEW_ROWS = 32  # up to here, validation takes longer than prediction
+FEW_ROWS = 32  # up to this number, validation takes longer than prediction
 
 
 class Table:
-    """Columns of one length.
+    """Columns of equal length.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Table:
 
     @property
     def is_numeric(self):
-        """bool: do the dtypes of all columns say that they hold numbers or bools?"""
+        """bool: whether all columns have dtypes of numbers or bools."""
         return all(
             not isinstance(column, np.ndarray)
             and (column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean))
@@ -54,9 +54,9 @@ class Table:
         )
 
     def selected(self, names):
-        """The table with the columns of some names, in their order; itself without names.
+        """Return the columns with the given names, in this order; all if `names` is None.
 
-        Raises ValueError with the names of those that are missing.
+        ValueError lists missing columns.
         """
         is_named = not any(isinstance(name, Integral) for name in self.names)
         if names is None or list(names) == list(self.names) or not is_named:
@@ -67,7 +67,7 @@ class Table:
         return Table([self.columns[self.names.index(name)] for name in names], names, self.n_rows)
 
     def matrix(self, levels, is_training=False):
-        """The columns as a matrix, float64, with NaN where values are missing.
+        """Return the columns as a float64 matrix; NaN means missing.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Table:
             return NUMBER
         native_dtype = getattr(nw.to_native(column), "dtype", None)
         if isinstance(native_dtype, np.dtype) and native_dtype.kind == "O":
-            # narwhals calls objects strings if the first 100 of them are missing.
+            # narwhals takes objects for strings if the first 100 are missing.
             values = self.values(j)
             is_text = isinstance(dtype, nw.String) and any(isinstance(v, str) for v in values)
             return CATEGORY if is_text else _kind_of_array(values)
@@ -102,18 +102,18 @@ class Table:
         return _kind_of_array(self.values(j))
 
     def is_all_missing(self, j):
-        """Does column `j` of a data frame hold missing values only?"""
+        """Return whether column `j` of a data frame has only missing values."""
         column = self.columns[j]
         return not isinstance(column, np.ndarray) and column.null_count() == len(column)
 
     def values(self, j):
-        """The entries of a column as Python objects, ndarray of shape (n_rows,), object."""
+        """Return the entries of a column as Python objects: ndarray of shape (n_rows,)."""
         column = self.columns[j]
         items = column.tolist() if isinstance(column, np.ndarray) else column.to_list()
         return np.fromiter(items, dtype=object, count=len(items))
 
     def numbers(self, j):
-        """A column as float64, or as float32 or uint8 where it has that dtype; NaN: missing."""
+        """Return a column as float64, or in its dtype if that is float32 or uint8."""
         column = self.columns[j]
         if isinstance(column, np.ndarray):
             array = column
@@ -144,7 +144,7 @@ class Table:
             ) from None
 
     def is_ordered(self, j):
-        """Does the dtype of a column of categories say that its levels have an order?"""
+        """Return whether a column has an ordered dtype of categories."""
         column = self.columns[j]
         if isinstance(column, np.ndarray) or not isinstance(
             column.dtype, nw.Categorical | nw.Enum
@@ -154,12 +154,12 @@ class Table:
         return isinstance(column.dtype, nw.Enum) or bool(getattr(dtype, "ordered", False))
 
     def levels(self, j, rows=None):
-        """Distinct values of a column among some rows, without missing ones.
+        """Return the distinct values of a column in some rows, without missing ones.
 
         Returns
         -------
         levels : list of float or str
-            Those of an ordered dtype in its order, others sorted, numbers before strings.
+            In the order of an ordered dtype; otherwise sorted, numbers before strings.
         """
         values, position = self._distinct(j)
         present = np.bincount(1 + position[rows if rows is not None else slice(None)])[1:]
@@ -175,10 +175,10 @@ class Table:
         return sorted(found, key=lambda level: (isinstance(level, str), level))
 
     def codes(self, j, levels, is_training=False):
-        """Number of the level of every row: float64, NaN if missing, UNKNOWN if not in levels.
+        """Return the number of the level of every row: float64, NaN if missing, or UNKNOWN.
 
-        Warns if the levels are strings and the column holds numbers, or the other way round, and
-        raises ValueError where the rows are to be trained on.
+        If the levels are strings and the column has numbers, or the other way round, this warns;
+        with `is_training`, it raises ValueError.
         """
         found, position = self._distinct(j)
         known = {type(level) for level in levels}
@@ -192,19 +192,19 @@ class Table:
             warn_caller(f"{message}, so all count as unknown levels: convert it, as with {how}")
         number = {level: float(code) for code, level in enumerate(levels)}
         code = [number.get(level, UNKNOWN) if level == level else np.nan for level in found]
-        return np.array([*code, np.nan])[position]  # the last one is that of missing values
+        return np.array([*code, np.nan])[position]  # position -1 is missing
 
     def _distinct(self, j):
-        """Levels of the distinct values of a column, and the position of that of every row.
+        """Return the levels of the distinct values of a column, and the position of each row.
 
-        -1 is the position of missing values; some of them may have the level NaN instead.
+        Missing values have the position -1, or the position of a level NaN.
         """
         if j in self._distinct_of:
             return self._distinct_of[j]
         column = self.columns[j]
         native = None if isinstance(column, np.ndarray) else nw.to_native(column)
         try:
-            if hasattr(native, "factorize"):  # as pandas has it, without an object for each row
+            if hasattr(native, "factorize"):  # pandas: avoids an object for each row
                 position, values = native.factorize()
                 values = values.tolist()
             elif native is None and column.dtype.kind in "biuf":
@@ -216,7 +216,7 @@ class Table:
                 number = {value: i for i, value in enumerate(values)}
                 position = np.fromiter(map(number.__getitem__, items), np.intp, len(items))
             found = [as_level(value) for value in values]
-        except (TypeError, ValueError, ArithmeticError) as error:  # such as values without a hash
+        except (TypeError, ValueError, ArithmeticError) as error:  # such as unhashable values
             raise TypeError(
                 f"column {self.names[j]!r} of X has values that cannot be levels of a category; "
                 f"convert them to strings: {error}"
@@ -226,7 +226,7 @@ class Table:
 
 
 def is_missing(value):
-    """Is a value None, NaN, or the missing value of pandas?"""
+    """Return whether a value is None, NaN, or the missing value of pandas."""
     if isinstance(value, float):
         return value != value
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -235,11 +235,10 @@ def is_missing(value):
 
 
 def as_level(value):
-    """The level of a category as a float or str; NaN if it is missing.
+    """Convert the level of a category to float or str; NaN if it is missing.
 
-    The empty string is missing, as it is in text files. Numbers that a float would change become
-    strings: large integers, complex numbers. TypeError for objects without a representation of
-    their value.
+    The empty string is missing, as in text files. Numbers that no float represents become strings:
+    large integers and complex numbers. TypeError for objects whose text does not show their value.
     """
     if isinstance(value, str):
         return str(value) or np.nan
@@ -251,12 +250,12 @@ def as_level(value):
         return float(value)
     if type(value).__str__ is object.__str__ and type(value).__repr__ is object.__repr__:
         raise TypeError(f"values of type {type(value).__name__} have no text of their own")
-    # Strings also stand for intervals, dates and whatever else a category may hold.
+    # Intervals, dates and other objects become strings.
     return str(value)
 
 
 def _kind_of_array(column):
-    """The kind of a column, from its values, if its dtype does not determine the kind."""
+    """Return the kind of a column from its values; its dtype may not determine it."""
     if column.dtype.kind in "mM":
         return DATE
     if column.dtype.kind != "O":
@@ -271,9 +270,9 @@ def _kind_of_array(column):
 
 
 def as_frame(X):
-    """X itself, or a pyarrow table if only the interchange protocols can read X.
+    """Return X, or a pyarrow table if only the interchange protocols can read X.
 
-    Raises TypeError for rows as dicts or text, and says what to pass instead.
+    TypeError for rows as dicts or text, with advice.
     """
     refuse_records(X)
     shape = getattr(X, "shape", None)
@@ -319,7 +318,7 @@ def refuse_records(X):
 
 
 def read_table(X):
-    """X as a Table; None if it is neither a data frame nor an array of objects or strings."""
+    """Read X as a Table; None unless it is a data frame or an array of objects or strings."""
     if type(X) is np.ndarray and X.dtype.kind in "biuf":
         return None
     if isinstance(X, np.ma.MaskedArray):
@@ -357,24 +356,24 @@ def read_table(X):
 
 
 def table_of_matrix(X):
-    """The columns of a matrix as a Table."""
+    """Return the columns of a matrix as a Table."""
     return Table(list(X.T), list(range(X.shape[1])), len(X))
 
 
 def _as_object_array(X):
-    """A list of rows that are not all numbers as an array of objects; other lists as they are."""
+    """Convert a list of rows to an array of objects, unless they have only numbers."""
     try:
         is_plain = np.asarray(X).dtype.kind in "biuf"
         return X if is_plain else np.array(X, dtype=object)
-    except ValueError:  # rows of several lengths
+    except ValueError:  # rows of different lengths
         return X
 
 
-# ---------------------------------------------------------------------------- which are categories
+# ---------------------------------------------------------------------------- finding categories
 
 
 def find_categories(table, categorical_features, is_free=True):
-    """Mask of the columns of a table that are categories.
+    """Find the columns of a table that are categories.
 
     Parameters
     ----------
@@ -427,7 +426,7 @@ def find_categories(table, categorical_features, is_free=True):
 
 
 def _given_categories(categorical_features, names):
-    """The columns that `categorical_features` names, as a mask."""
+    """Convert `categorical_features` to a mask."""
     given, n_features = np.asarray(categorical_features), len(names)
     shown = f"categorical_features={categorical_features!r}"
     if isinstance(categorical_features, list | tuple):
@@ -462,9 +461,9 @@ def _given_categories(categorical_features, names):
 
 
 def input_dtype(X, is_scaling):
-    """dtype to which an input is converted before a feature map is applied.
+    """Return the dtype to which X is converted before a feature map is applied.
 
-    uint8 for bytes and bools, else float32; or, for maps that scale, what holds X exactly.
+    It is uint8 for bytes and bools, else float32; or, for maps that scale, one that is exact.
     """
     dtype = getattr(X, "dtype", None)
     dtypes = getattr(X, "dtypes", None)
@@ -480,14 +479,14 @@ def input_dtype(X, is_scaling):
 class FrameReader:
     """Reads a few rows of data frames with the same columns as a validated frame.
 
-    Equal names and dtypes need no second validation, which would take much longer than predicting.
+    Frames with equal names and dtypes are not validated again, which would take much longer than
+    predicting.
 
     Parameters
     ----------
     X : data frame
     names : ndarray of shape (n_columns,), object
-        Names of the features in fit; frames with other column names need validation, which reports
-        them.
+        Names of the features in fit. Frames with other names need validation.
     levels : dict of int to list
         Levels of the categories by column.
     """
@@ -497,7 +496,7 @@ class FrameReader:
         if self.dtypes is not None:
             of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
             objects = {j for j, dtype in of_numpy.items() if dtype.kind == "O"}
-            # The values of objects decide whether they are numbers.
+            # Objects may be numbers or not; their dtype does not say it.
             if list(self.columns) != names.tolist() or not objects <= set(levels):
                 self.dtypes = None
         self.levels = {
@@ -506,12 +505,12 @@ class FrameReader:
         }
 
     def matrix(self, X):
-        """Rows as `Table.matrix` returns them; None if X needs validation."""
+        """Return the rows as `Table.matrix` does; None if X needs validation."""
         columns, dtypes = _layout(X)
         if self.dtypes is None or dtypes != self.dtypes or len(X) > FEW_ROWS:
             return None
         if columns is not self.columns:
-            # An index of pandas compares its names faster than a list of them.
+            # A pandas index compares names faster than a list does.
             is_equal = getattr(columns, "equals", columns.__eq__)
             if type(columns) is not type(self.columns) or not is_equal(self.columns):
                 return None
@@ -528,7 +527,7 @@ class FrameReader:
             return None
 
     def _entry(self, j, value):
-        """A value as a float; ValueError if its type does not match the column."""
+        """Convert a value to float; ValueError if its type does not match the column."""
         if j not in self.levels:
             if isinstance(value, float | bool | np.bool_ | np.float32):
                 return float(value)
@@ -549,9 +548,9 @@ class FrameReader:
 
 
 def _layout(X):
-    """Names and dtypes of the columns of a pandas or polars frame; None, None for other inputs.
+    """Return names and dtypes of the columns of a pandas or polars frame; else None, None.
 
-    An extension dtype is given by its class: categories differ from frame to frame.
+    For an extension dtype, its class is returned, because categories differ between frames.
     """
     library = type(X).__module__.partition(".")[0]
     if library not in ("pandas", "polars") or type(X).__name__ != "DataFrame":
@@ -561,7 +560,7 @@ def _layout(X):
 
 
 def where_not_finite(X, names, missing_too):
-    """Name of the first column with a value that is not finite, and advice."""
+    """Return the name of the first column with a value that is not finite, and advice."""
     if sparse.issparse(X):
         return "Missing values are supported in dense X only; remove or clip infinite ones."
     table = read_table(X)

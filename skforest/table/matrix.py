@@ -6,36 +6,37 @@ import tempfile
 import numpy as np
 from scipy import sparse
 
-BLOCK = 4096  # rows that are converted together
-DENSE_BLOCK = 2**23  # numbers of a sparse matrix that are dense at a time
-CACHED = 2**17  # numbers in float64 that stay in the cache
-RANKED = 2**22  # numbers of whole columns that are copied at a time
-MIN_MAPPED = 2**26  # bytes from which on copies of memory-mapped rows are memory-mapped files
-BYTE_FEATURES = 2**24 // 255  # up to here, sums of bytes are exact in float32
-# Scaled values are clipped to this: their products with weights must stay within float32, or
-# margins become infinite and their differences NaN.
+BLOCK = 4096  # rows converted at once
+DENSE_BLOCK = 2**23  # entries of a sparse matrix made dense at once
+CACHED = 2**17  # numbers in float64 that fit into the cache
+RANKED = 2**22  # entries of whole columns copied at once
+MIN_MAPPED = 2**26  # bytes; larger copies of memory-mapped rows are memory-mapped files
+BYTE_FEATURES = 2**24 // 255  # sums of so many bytes are exact in float32
+# Scaled values are clipped to this limit, so that their products with weights stay within float32:
+# otherwise margins would be infinite and their differences NaN.
 LIMIT = 2.0**60
-# Outliers are among this share of the smallest or largest values, and further from the quartiles
-# than this, in interquartile ranges.
+# Outliers belong to the share RARE of the smallest or largest values, and are more than FENCE
+# interquartile ranges away from the quartiles.
 RARE, FENCE = 0.05, 3.0
-# Outliers need not be rare if no value lies between the fences and this distance from the
-# quartiles: they may be up to a quarter of the values, or any number of equal ones.
+# If no value lies between the fences and this distance from the quartiles, outliers need not be
+# rare: they may be up to a quarter of the values, or any number of equal values.
 APART = 10.0
-# Outliers change the unit of a column if its range is this many times as wide as without them, or
-# twice as many times if a tail is not rare. Chosen by `python -m benchmarks.measure.outliers`.
+# Outliers are excluded from the unit of a column if they widen its range by more than this factor,
+# or by twice this factor if a tail is not rare. Chosen by `python -m benchmarks.measure.outliers`.
 FAR = 2.5
-N_KNOTS = 8  # between the distinct outliers at an end, see `limited`
-GAP, MAX_GAPS = 10.0, 3  # outliers are that many times as far away; gaps that have knots
+N_KNOTS = 8  # knots among the distinct outliers at one end, see `limited`
+# At most MAX_GAPS gaps have a knot of their own: outliers beyond one are GAP times as far away.
+GAP, MAX_GAPS = 10.0, 3
 MIN_WIDTH = float(np.finfo(np.float64).tiny)  # reciprocals of smaller numbers may overflow
 
 
 def has_nan(Z):
-    """Has a matrix missing values? A minimum is NaN where any number is, and needs no mask."""
+    """Return whether a matrix has missing values, without a mask: its minimum is NaN then."""
     return Z.dtype != np.uint8 and Z.size > 0 and bool(np.isnan(Z.min()))
 
 
 def empty_like(X, shape, dtype):
-    """An array for a copy of X: in a file without a name, if X is large and memory-mapped.
+    """Return an array for a copy of X; if X is large and memory-mapped, in a temporary file.
 
     The system can then write its pages to the disk if memory is short.
     """
@@ -44,19 +45,19 @@ def empty_like(X, shape, dtype):
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile() as file:
         file.truncate(n_bytes)
-        # Not np.memmap, which joblib sends to other processes as the name of its file.
+        # joblib would send a np.memmap to other processes as the name of a file.
         return np.frombuffer(mmap.mmap(file.fileno(), n_bytes), dtype).reshape(shape)
 
 
 def is_mapped(X):
-    """Is an array, or the array that it is a view of, a memory-mapped file?"""
+    """Return whether an array, or the base of a view, is a memory-mapped file."""
     while X is not None and not isinstance(X, mmap.mmap):
         X = X.obj if isinstance(X, memoryview) else getattr(X, "base", None)
     return X is not None
 
 
 def rows_of(X, rows):
-    """The rows with the given numbers, as a copy."""
+    """Copy the rows with the given numbers."""
     if sparse.issparse(X) or not is_mapped(X):
         return X[rows]
     found = empty_like(X, (len(rows), X.shape[1]), X.dtype)
@@ -66,12 +67,12 @@ def rows_of(X, rows):
 
 
 def dense(X):
-    """A few rows as an ndarray."""
+    """Return a few rows as an ndarray."""
     return X.toarray() if sparse.issparse(X) else X
 
 
 def dense_blocks(X):
-    """X in blocks of dense rows; itself, if it is dense."""
+    """Yield X in blocks of dense rows; a dense X is one block."""
     if not sparse.issparse(X):
         return [X]
     size = max(1, DENSE_BLOCK // X.shape[1])
@@ -79,7 +80,7 @@ def dense_blocks(X):
 
 
 def canonical_csr(X):
-    """A copy of a CSR matrix as kernels read it: features rise in every row, no zeros."""
+    """Copy a CSR matrix for kernels: features increase in every row, and no zeros are stored."""
     X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape, copy=True)
     X.sum_duplicates()
     X.eliminate_zeros()
@@ -91,15 +92,15 @@ def canonical_csr(X):
 
 
 def weighted_sums(X, weight):
-    """Weighted sum of every column, float64."""
-    # Without BLAS, whose last bits depend on its threads.
+    """Return the weighted sum of every column, float64."""
+    # The last bits of BLAS depend on its threads.
     if not sparse.issparse(X):
         return np.einsum("i,ij->j", weight, X, dtype=np.float64)
     total = np.zeros(X.shape[1])
     for start in range(0, X.shape[0], BLOCK):
         part = X[start : start + BLOCK]
         row_weight = np.repeat(weight[start : start + BLOCK], np.diff(part.indptr))
-        # One entry after the other, in the order in which dense rows are added up.
+        # Add one entry after the other, in the same order as for dense rows.
         np.add.at(total, part.indices, row_weight * part.data)
     return total
 
@@ -108,13 +109,12 @@ def weighted_sums(X, weight):
 
 
 def min_max(X, limits=None, names=None):
-    """Offset and scale of every feature, float64, that take X to [0, 1].
+    """Return offset and scale of every feature, float64, that take X to [0, 1].
 
-    The minimum, and the reciprocal of the range; 1 for a constant feature. NaN does not
-    count. `limits`: other ends of the range than the minimum and the maximum. ValueError if a
-    range, or its reciprocal, is beyond float64; `names` are those of the columns in its message.
-    In a CSR matrix without stored zeros, features that are 0 in some row have offset 0, so that
-    zeros stay zeros.
+    They are the minimum and the reciprocal of the range; 1 for a constant feature. NaN does not
+    count. `limits` replace the minimum and the maximum. ValueError, with a name from `names`, if a
+    range or its reciprocal exceeds float64. In a CSR matrix without stored zeros, features that
+    are 0 in some row have offset 0, so that zeros stay zeros.
     """
     low, high = value_range(X) if limits is None else limits
     offset = low.astype(np.float64)
@@ -128,19 +128,19 @@ def min_max(X, limits=None, names=None):
             f"{where} of X has a range of {width[bad[0]]:g}, too wide or too narrow for float64: "
             "rescale it"
         )
-    if sparse.issparse(X):  # of columns with zeros
+    if sparse.issparse(X):  # columns with zeros
         offset[np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0]] = 0.0
     return offset, scale
 
 
 def standard(X, weight, offset, scale, limits):
-    """Offset and scale of every feature that take X to mean 0 and deviation 1, float64.
+    """Return offset and scale of every feature, float64, that take X to mean 0 and deviation 1.
 
-    `offset` and `scale` are those of `min_max`, and `limits` the last arguments of `limited`, in
-    its units. Means and deviations are rounded to float32: so they depend neither on the order of
-    the rows nor on whether a row has weight 2 or occurs twice. NaN does not count. Constant
-    features keep their scale. In a CSR matrix without stored zeros, features with offset 0 are not
-    shifted.
+    `offset` and `scale` come from `min_max`; `limits` are the last arguments of `limited`, in
+    these units. Means and deviations are rounded to float32, so that they depend neither on the
+    order of the rows nor on whether a row has weight 2 or occurs twice. NaN does not count.
+    Constant features keep their scale. In a CSR matrix without stored zeros, features with offset
+    0 are not shifted.
     """
     moments = _sparse_moments if sparse.issparse(X) else _dense_moments
     mean, deviation = moments(X, weight, offset, scale, limits)
@@ -151,7 +151,7 @@ def standard(X, weight, offset, scale, limits):
 
 
 def _dense_moments(X, weight, offset, scale, limits):
-    """Weighted mean and standard deviation of every feature, once it has been scaled."""
+    """Return the weighted mean and standard deviation of every feature after scaling."""
 
     def average(center, power):
         total, count = np.zeros((2, X.shape[1]))
@@ -169,7 +169,7 @@ def _dense_moments(X, weight, offset, scale, limits):
 
 
 def _sparse_moments(X, weight, offset, scale, limits):
-    """Like `_dense_moments`, for a CSR matrix: entries that are not stored are 0."""
+    """As `_dense_moments`, for a CSR matrix without stored zeros."""
     column, n_features = X.indices, X.shape[1]
     Z = (X.data - offset[column]) * scale[column]
     Z = limited(Z, *limits, column)
@@ -186,7 +186,7 @@ def _rounded(x):
 
 
 def value_range(X):
-    """Smallest and largest value of every column; NaN does not count."""
+    """Return the smallest and largest value of every column; NaN does not count."""
     if sparse.issparse(X):
         low = np.where(np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0], 0.0, np.inf)
         high = -low
@@ -195,14 +195,14 @@ def value_range(X):
         return low, high
     low, high = X.min(axis=0), X.max(axis=0)
     if np.isnan(low).any():
-        # Functions that skip NaN take longer. Inputs without any value get the range 0 .. 0.
+        # Functions that skip NaN take longer. Empty inputs get the range 0 .. 0.
         low = np.nan_to_num(np.fmin.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
         high = np.nan_to_num(np.fmax.reduce(X, axis=0), posinf=np.inf, neginf=-np.inf)
     return low, high
 
 
 def usual_range(X, weight, whole):
-    """Smallest and largest value of every column that is not an outlier, and the outliers.
+    """Return the range of every column without its outliers, and knots among the outliers.
 
     NaN does not count. `whole` is `value_range` of X.
 
@@ -210,13 +210,13 @@ def usual_range(X, weight, whole):
     -------
     low, high : ndarray of shape (n_columns,), float64
     knots : ndarray of shape (n_columns, 2, N_KNOTS), float64
-        Values between the distinct outliers, or every few of them: rising from above `high`, and
-        falling from below `low`. Equal to these where there are no outliers.
+        Values between distinct outliers: rising from above `high`, and falling from below `low`.
+        They equal `high` or `low` if there are no outliers.
     """
     low, high = (np.array(end, dtype=np.float64) for end in whole)
     if sparse.issparse(X):
         X = X.tocsc()
-        has_zeros = np.diff(X.indptr) < X.shape[0]  # which are not stored, and cannot be moved
+        has_zeros = np.diff(X.indptr) < X.shape[0]  # zeros are not stored, and cannot be moved
     elif is_mapped(X):
         X = _by_columns(X)
     outliers = {}
@@ -241,7 +241,7 @@ def usual_range(X, weight, whole):
 
 
 def _ranks(values):
-    """Ranks of the knots among values: evenly spaced, and the last ones before large gaps."""
+    """Return the ranks of the knots among values: evenly spaced, or last before a large gap."""
     rank = np.linspace(0, len(values) - 1, N_KNOTS + 1)[1:]
     if len(values) <= N_KNOTS + 1:
         return rank
@@ -255,7 +255,7 @@ def _ranks(values):
 
 
 def _by_columns(X):
-    """A copy with contiguous columns: a large file is then read once, and not for each column."""
+    """Copy X with contiguous columns, so that a large file is read once, not for each column."""
     copy = empty_like(X, X.shape[::-1], X.dtype)
     for start in range(0, len(X), BLOCK):
         copy[:, start : start + BLOCK] = X[start : start + BLOCK].T
@@ -263,11 +263,11 @@ def _by_columns(X):
 
 
 def _columns(X, weight):
-    """Values that are not missing, and their weights, of one column after the other."""
+    """Yield the known values of each column, and their weights."""
     if sparse.issparse(X):
         for start, end in zip(X.indptr[:-1], X.indptr[1:]):
             values, own = X.data[start:end], weight[X.indices[start:end]]
-            if len(values) < X.shape[0]:  # the entries that are not stored, as one
+            if len(values) < X.shape[0]:  # entries that are not stored count as one zero
                 values, own = np.append(values, 0), np.append(own, weight.sum() - own.sum())
             yield values, own
         return
@@ -277,10 +277,10 @@ def _columns(X, weight):
 
 
 def _usual_ends(values, weight):
-    """Ends of the range of values that are no outliers, see `RARE` and `FENCE`.
+    """Return the ends of the range without outliers, which `RARE` and `FENCE` define.
 
-    Values apart from all others, such as a code of -999, are outliers even if they are not rare,
-    see `APART`; so is an extreme value that at least the share `RARE` of the rows has. If at least
+    Values far from all others, such as a code of -999, are outliers even if they are not rare, see
+    `APART`; so is an extreme value that at least the share `RARE` of the rows has. If at least
     half of the values are equal, quantiles are computed from the other values, and the range
     between them includes that value.
     """
@@ -300,7 +300,7 @@ def _usual_ends(values, weight):
         near, far = FENCE * (high - low), APART * (high - low)
         first = first if ((values < low - near) & (values >= low - far)).any() else low - near
         last = last if ((values > high + near) & (values <= high + far)).any() else high + near
-        # Where more values than rare ones are beyond a fence, the tail is a part of the column.
+        # A tail with more values than rare ones is a part of the column.
         factor = FAR if first >= low - near and last <= high + near else 2 * FAR
         is_usual = (values >= min(first, low - near)) & (values <= max(last, high + near))
         low, high = values[is_usual].min(), values[is_usual].max()
@@ -309,10 +309,9 @@ def _usual_ends(values, weight):
 
 
 def _quantiles(values, weight, shares):
-    """For each share, the values that this share of the weight is not above, and not below.
+    """Return the lower and upper quantile for each share of the weight: (n_shares, 2).
 
-    Of shape (n_shares, 2). Up to rounding, so that the order in which weights are added does not
-    matter.
+    Shares are compared up to rounding, so that the order in which weights are added has no effect.
     """
     is_even = weight[0] == weight.min() == weight.max()
     order = None if is_even else np.argsort(values, kind="stable")
@@ -326,13 +325,12 @@ def _quantiles(values, weight, shares):
 
 
 def limited(Z, low, high, tail, knots, column=None):
-    """Change Z, float64, in place where it is beyond `low` or `high`; NaN stays.
+    """Change Z in place where it is below `low` or above `high`; NaN stays.
 
-    The values between `high` and the last of its knots, and those between `low` and the last of
-    its knots, are mapped to a tail, an interval of the length `tail` beyond `low` or `high`: every
-    knot to the same share of it, and linearly between knots. The order of values stays. Values
-    beyond the last knot are clipped to the end of the tail; to `low` or `high`, if there are no
-    knots beyond these.
+    Values between `high` and its last knot are mapped to a tail, the interval of length `tail`
+    above `high`: knots to evenly spaced points, other values linearly between them. Values above
+    the last knot are clipped to the end of the tail, or to `high` if it has no knots. Values below
+    `low` are mapped likewise. The order of values stays.
 
     Parameters
     ----------
@@ -364,7 +362,7 @@ def limited(Z, low, high, tail, knots, column=None):
 
 
 def scaled(X, offset, scale, *limits):
-    """``(X - offset) * scale``, in float64, rounded to float32.
+    """Return ``(X - offset) * scale``, computed in float64 and rounded to float32.
 
     `limits` are the last arguments of `limited`; without them, values are clipped to ±`LIMIT`.
     """
@@ -403,7 +401,7 @@ def scaled_csr(X, offset, scale, *limits):
         data[part] = limited(value, *limits, column) if limits else np.clip(value, -LIMIT, LIMIT)
     is_full = bool(data.all())
     Z = sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape, copy=not is_full)
-    if not is_full:  # entries of features with an offset, and those that are rounded to 0
+    if not is_full:  # drop entries that have become 0
         Z.eliminate_zeros()
     if len(moved):
         own = (array[moved] if len(array) else array for array in (offset, scale, *limits))
@@ -415,7 +413,7 @@ def scaled_csr(X, offset, scale, *limits):
 
 
 def with_fixed(X, low, high):
-    """A copy of X in which the columns with equal limits are clipped to them; NaN stays NaN."""
+    """Copy X and clip the columns whose limits are equal; NaN stays."""
     fixed = np.flatnonzero(low == high)
     value = low[fixed]
     value = as_bytes(value[None])[0] if X.dtype == np.uint8 else value
@@ -425,16 +423,16 @@ def with_fixed(X, low, high):
 
 
 def as_bytes(X):
-    """X as uint8 where all its values are whole numbers from 0 to 255, as in most images.
+    """Convert X to uint8 if all values are whole numbers from 0 to 255, as in most images.
 
-    This takes a quarter of the memory and gives the same splits: sums of bytes are exact in both
-    dtypes as long as they stay below 2^24, which BYTE_FEATURES ensures.
+    This takes a quarter of the memory and gives the same splits, since sums of bytes below 2^24,
+    which BYTE_FEATURES ensures, are exact in both dtypes.
     """
     if X.dtype == np.uint8 or X.shape[1] > BYTE_FEATURES:
         return X
     parts = []
     with np.errstate(invalid="ignore"):
-        # In growing blocks: the first row of other data already answers the question.
+        # Blocks grow, because the first row of other data already answers the question.
         start, size = 0, 1
         while start < len(X):
             block = X[start : start + size]

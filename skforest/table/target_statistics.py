@@ -8,12 +8,13 @@ import numpy as np
 from .._kernels.base.rows import RowOrder
 
 N_FOLDS = 5
-MAX_PRIOR_ROWS = 100.0  # rows of the overall mean that are added to a level, at most
-MIN_PRIOR_ROWS = 1e-6  # more than 0: an entry without rows has the overall mean
+# Limits of the number of rows with the overall mean that are added to each level. The smaller one
+# is positive, so that an entry without rows gets the overall mean.
+MIN_PRIOR_ROWS, MAX_PRIOR_ROWS = 1e-6, 100.0
 
 
 def indicators(codes, n_classes):
-    """Indicators of the classes of several outputs, float64 of shape (n_rows, sum(n_classes))."""
+    """Return the one-hot classes of several outputs: float64, (n_rows, sum(n_classes))."""
     parts = [column[:, None] == np.arange(n) for column, n in zip(codes.T, n_classes)]
     return np.concatenate(parts, axis=1).astype(np.float64)
 
@@ -21,27 +22,26 @@ def indicators(codes, n_classes):
 class TargetStatistics:
     """Means of the target in the levels of categories, without the row's own label.
 
-    The mean of a level is pulled towards the overall mean, as if rows of that mean were added: as
-    many as the variance within levels is larger than that between them (the empirical Bayes
+    The mean of a level is shrunk towards the overall mean, as if n rows with that mean were added;
+    n is the ratio of the variance within levels to the variance between them (the empirical Bayes
     estimate; Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes in
-    classification and prediction problems", 2001). Where the target has several columns, or there
-    are several classes, the deviations of the means of the levels are projected onto the direction
-    in which they vary most.
+    classification and prediction problems", 2001). If the target has several columns or classes,
+    the deviations of the level means are projected onto the direction in which they vary most.
 
-    A training row gets the mean over rows of other folds, else a model would learn to read its
-    label from it. Folds are drawn by canonical order, so that neither the order of the samples nor
-    copies of them matter. Rows that differ in the target alone must get the same value, or it
-    would tell them apart: they get that of `fit_table`.
+    A training row gets the mean over rows of other folds; otherwise a model would learn to read
+    its label from it. Folds are drawn in canonical order, so that neither the order of the samples
+    nor copies of them matter. Rows that differ only in the target must get the same value, which
+    would otherwise reveal the target: they get the value of `fit_table`.
 
     Parameters
     ----------
     Z : ndarray of shape (n_rows, n_inputs)
         Distinct rows in canonical order.
     y : ndarray of shape (n_rows, n_columns), float64
-        Class numbers in one column, or real targets.
+        Class numbers, or regression targets.
     weight : ndarray of shape (n_rows,), float64
     n_classes : int, list of int, or None
-        A list: with one column of class numbers for each output.
+        None: regression. A list: y has a column of class numbers for each output.
     """
 
     def __init__(self, Z, y, weight, n_classes):
@@ -50,7 +50,7 @@ class TargetStatistics:
         self.Z, self.y, self.weight, self.n_classes = Z, y, weight, n_classes
 
     def fit_table(self, entry, n_levels):
-        """The feature at all entries of its table.
+        """Return the feature at all entries of its table.
 
         Parameters
         ----------
@@ -61,14 +61,14 @@ class TargetStatistics:
         Returns
         -------
         table : ndarray of shape (n_levels + 2,), float64
-            In [0, 1]; for levels without rows, what belongs to the overall mean.
+            In [0, 1]; levels without rows get the value of the overall mean.
         """
         return self._projection(entry, n_levels)(self._sums(entry, n_levels))
 
     def nearest_level(self, entry, n_levels):
-        """The level whose mean is expected to be nearest to the overall mean, an int.
+        """Return the level, an int, whose mean is expected to be nearest to the overall mean.
 
-        Its uncertainty counts: of equal means, that of the level with the most rows is taken.
+        Among levels with equal means, it is the level with the most rows.
         """
         sums = self._sums(entry, n_levels)
         prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
@@ -79,9 +79,9 @@ class TargetStatistics:
         return int(np.argmin(np.square(deviation).sum(axis=1) + within / n_rows))
 
     def cross_fitted(self, entry, n_levels, table):
-        """The feature of every training row: (n_rows,), float32.
+        """Return the feature of every training row: (n_rows,), float32.
 
-        `table` is that of the map, for the rows that differ from others in the target alone.
+        Rows that differ from others only in the target get entries of `table`, the map's table.
         """
         values = table[entry]
         project = self._projection(entry, n_levels)
@@ -94,7 +94,7 @@ class TargetStatistics:
         return values
 
     def _sums(self, entry, n_levels, rows=slice(None)):
-        """Weight, and weighted sums of the target, at all entries: (n_levels + 2, 1 + n_sums)."""
+        """Return weights and weighted sums of the target: (n_levels + 2, 1 + n_sums)."""
         n, entry, weight = n_levels + 2, entry[rows], self.weight[rows]
         total = np.bincount(entry, weight, n)
         if self.n_classes is None:
@@ -102,17 +102,17 @@ class TargetStatistics:
             return np.stack([total, *sums], axis=1)
         label = self.y[rows, 0].astype(np.intp)
         sums = np.bincount(entry * self.n_classes + label, weight, n * self.n_classes)
-        # The probability of one of two classes follows from that of the other.
+        # With two classes, one probability determines the other.
         sums = sums.reshape(n, -1)[:, 1 if self.n_classes == 2 else 0 :]
         return np.column_stack([total, sums])
 
     def _target(self, rows):
-        """Columns of the target in comparable units."""
+        """Return the columns of the target in comparable units."""
         deviation = self.y.std(axis=0)
         return self.y[rows] / np.where(deviation > 0, deviation, 1)
 
     def _projection(self, entry, n_levels):
-        """Function from the sums at the entries to the feature there."""
+        """Return the function from the sums at entries to the feature."""
         sums = self._sums(entry, n_levels)
         prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
         n_prior = self._variances(sums, prior)[0] * self.weight.mean()
@@ -134,14 +134,14 @@ class TargetStatistics:
         return project
 
     def _variances(self, sums, prior):
-        """Variance within levels over that between them, and the former, in rows of mean weight.
+        """Return the variance within levels, relative to that between levels, and absolute.
 
-        From the analysis of variance.
+        Both are estimates of the analysis of variance, for rows of mean weight.
         """
         unit = self.weight.mean()
         sums = sums[sums[:, 0] > 0] / unit
         n, n_rows = sums[:, 0], len(self.weight)
-        # Without BLAS, whose last bits depend on its threads.
+        # The last bits of BLAS depend on its threads.
         squares = (self.weight / unit * np.square(self._distances(prior))).sum()
         between = (n * np.square(sums[:, 1:] / n[:, None] - prior).sum(axis=1)).sum()
         n_within, n_between = n_rows - len(n), len(n) - 1
@@ -153,10 +153,10 @@ class TargetStatistics:
         return min(max(n_prior, MIN_PRIOR_ROWS), MAX_PRIOR_ROWS), within
 
     def _distances(self, prior):
-        """Distance of the target of every row from the overall mean."""
+        """Return the distance of the target of every row from the overall mean."""
         if self.n_classes is None:
             return np.sqrt(np.square(self._target(slice(None)) - prior).sum(axis=1))
-        # Of one-hot labels: the square of (1 - p) for the own class, and of p for the others.
+        # With one-hot labels, add up (1 - p)^2 for the class of the row and p^2 for the others.
         label = self.y[:, 0].astype(np.intp)
         if self.n_classes == 2:
             return np.abs(label - prior[0])
@@ -164,7 +164,7 @@ class TargetStatistics:
 
     @cached_property
     def _is_alone(self):
-        """Mask of the rows whose inputs no other row has."""
+        """Mask of the rows whose inputs are unique."""
         n = len(self.Z)
         order, rows = RowOrder(self.Z, np.zeros((n, 1))), np.arange(n)
         hashes = order.hashes(rows)
@@ -177,8 +177,8 @@ class TargetStatistics:
 
 
 def _first_component(D):
-    """Direction of the largest sum of squares of the rows, a unit vector, by power iteration."""
-    # Without BLAS and LAPACK, whose last bits depend on their threads.
+    """Return the unit vector with the largest sum of squares of ``D @ v``, by power iteration."""
+    # The last bits of BLAS and LAPACK depend on their threads.
     G = np.einsum("ij,ik->jk", D, D)
     direction = np.zeros(len(G))
     direction[np.argmax(G.diagonal())] = 1

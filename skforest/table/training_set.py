@@ -1,8 +1,8 @@
 """TrainingSet: the weighted rows that trees are trained on.
 
-Zero weights are dropped, equal rows are merged and their weights added, and the rows are put in an
-order that depends on their values alone. Therefore, neither the order of the samples nor copies of
-them change a forest, and a weight of k is equivalent to k copies.
+Rows of weight zero are dropped, equal rows are merged and their weights added, and the rows are
+sorted in an order that depends only on their values. Therefore, neither the order of the samples
+nor copies of them change a forest, and a weight of k is equivalent to k copies.
 """
 
 from copy import copy
@@ -25,12 +25,11 @@ from .matrix import (
     weighted_sums,
 )
 
-# Weights are multiples of a unit if, over the smallest one, they are fractions of such numbers.
+# Weights are multiples of a unit if their ratios to the smallest one are such fractions.
 MAX_MULTIPLE, MAX_DENOMINATOR = 2**31, 64
-MAX_COPIES = 100  # parts of a row at most, if its copies are held out one by one
-# Rows repeat by chance if so large a part of them occurs only once: among all rows, and among
-# those with the same target, if there are at least MIN_ALIKE of them. In a bootstrap sample it is
-# .58.
+MAX_COPIES = 100  # parts into which a row is divided at most
+# Rows repeat by chance if so large a share occurs only once, among all rows and among rows with
+# the same target (if there are at least MIN_ALIKE). In a bootstrap sample, the share is 0.58.
 SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
 
 
@@ -41,7 +40,7 @@ TRAINS, IS_LEFT_OUT = 1, 2  # see `TrainingSet.with_folds`
 class _Whole:
     """All rows and weights, which samples share for `deviation` and `varying`.
 
-    Not the TrainingSet itself: a reference to itself would keep rows in memory after training.
+    A TrainingSet that referred to itself instead would stay in memory after training.
     """
 
     X: np.ndarray
@@ -54,20 +53,31 @@ class _Whole:
 class TrainingSet:
     """Distinct weighted rows in canonical order, with their target.
 
-    An instance is not changed once it has been made: `with_target`, `with_weight` and `sample`
-    return another one that shares the arrays.
+    Instances are immutable: `with_target`, `with_weight` and `sample` return another one that
+    shares the arrays.
 
-    `X` has the features as the kernels read them (uint8 or float32), `y` class numbers in one
-    column or numeric targets, float64 of shape (n_rows, n_columns), and `weight` is float64.
-    Kernels train on `target`: class numbers, int32 of shape (n_rows,), or deviations from
-    `baseline` divided by `target_scale`, float64 of shape (n_rows, n_outputs). `units` are the
-    TargetUnits of the target. `row_of_sample` has the row of each sample, -1 for samples with
-    weight zero. `fold`, if it is not None, has the fold of each row, see `with_folds`; `group` has
-    the number of the group that a row is held out with; and `left_out_weight` has the weights of
-    the rows that a member leaves out, and 0 for the other rows. `count` is the weight of each row
-    before class weights and sampling are applied. `validation` has further rows for early
-    stopping, see `with_validation`, or is None. `is_in_copies` says whether copies that may be
-    held out one by one are rows of their own already, see `in_copies`.
+    Attributes
+    ----------
+    X : ndarray or CSR matrix of shape (n_rows, n_features), uint8 or float32
+    y : ndarray of shape (n_rows, n_columns), float64
+        Class numbers, or regression targets.
+    weight : ndarray of shape (n_rows,), float64
+    target : ndarray
+        What kernels are trained on: class numbers, int32 of shape (n_rows,); or deviations from
+        `baseline` divided by `target_scale`, float64 of shape (n_rows, n_outputs).
+    units : TargetUnits
+    row_of_sample : ndarray of shape (n_samples,)
+        Row of each sample, -1 for samples of weight zero.
+    fold, group : ndarray or None
+        Fold of each row, see `with_folds`; number of the group with which it is held out.
+    left_out_weight : ndarray or None
+        Weights of the rows that a member leaves out, 0 for the other rows.
+    count : ndarray
+        Weight of each row before class weights and sampling.
+    validation : TrainingSet or None
+        Further rows for early stopping.
+    is_in_copies : bool
+        Whether copies that may be held out one by one are rows of their own, see `in_copies`.
     """
 
     def __init__(self, X, y, weight, feature_map=None):
@@ -84,7 +94,7 @@ class TrainingSet:
         distinct = chosen[is_first]
         self.X = rows_of(X, distinct)
         self.y = y[distinct]
-        # Added smallest first within a row, so that the order of the samples leaves no trace.
+        # Weights of equal rows are sorted and added, so that the order of samples leaves no trace.
         weight = rescale_weights(weight[chosen])
         order = np.lexsort((weight, row))
         self.weight = rescale_weights(np.bincount(row[order], weights=weight[order]))
@@ -103,7 +113,7 @@ class TrainingSet:
 
     @property
     def is_classification(self):
-        """bool: is the target a vector of class numbers?"""
+        """bool: whether the target is a vector of class numbers."""
         return self.target.ndim == 1
 
     @property
@@ -118,7 +128,7 @@ class TrainingSet:
 
     @property
     def target_scale(self):
-        """float: power of two that the target has been divided by; 1 in classification."""
+        """float: power of two by which the target was divided; 1 in classification."""
         return self.units.scale
 
     @property
@@ -129,49 +139,49 @@ class TrainingSet:
     # ------------------------------------------------------------------------- other training sets
 
     def with_target(self, target, units, y=None):
-        """The same rows with a target to train on, and with other `y` if they are given."""
+        """Return the same rows with a target, and with other `y` if it is given."""
         other = copy(self)
         other.target, other.units = target, units
         other.y = self.y if y is None else y
         return other
 
     def with_features(self, X, feature_map):
-        """The same rows with other features, and the map that made them."""
+        """Return the same rows with other features, and the map that made them."""
         other = copy(self)
         other.X, other.feature_map, other._whole = X, feature_map, _Whole(X, self.weight)
         return other
 
     def with_weight(self, weight):
-        """The same rows with other weights, which then also count for `deviation`."""
+        """Return the same rows with other weights, which also determine `deviation`."""
         other = copy(self)
         other.weight = rescale_weights(weight)
         other._whole = _Whole(self.X, other.weight)
         return other
 
     def with_count(self, count):
-        """The same rows with other numbers of copies, see `count`."""
+        """Return the same rows with another `count`."""
         other = copy(self)
         other.count = count
         return other
 
     def with_deviation(self, deviation):
-        """The same rows with the `deviation` of earlier trees, to which new trees are added."""
+        """Return the same rows with the `deviation` of the earlier trees of a forest."""
         other = copy(self)
         other._whole = _Whole(self.X, self.weight, deviation)
         return other
 
     def with_folds(self, fold, n_folds):
-        """The same rows in folds, int of shape (n_rows,): member i leaves fold i % n_folds out.
+        """Return the same rows in folds; member i leaves out fold i % n_folds.
 
-        Or of shape (n_rows, n_folds), where the entry of the fold is `TRAINS` for the rows that
-        the member is trained on and `IS_LEFT_OUT` for those that it predicts.
+        `fold` has the fold of each row; or it has the shape (n_rows, n_folds), with `TRAINS` where
+        the member of a fold is trained on the row and `IS_LEFT_OUT` where it predicts the row.
         """
         other = copy(self)
         other.fold, other.n_folds = fold, n_folds
         return other
 
     def without_fold(self, member):
-        """The same rows, with weight 0 in the fold that a member leaves out."""
+        """Return the same rows, with weight 0 in the fold that a member leaves out."""
         if self.fold is None:
             return self
         mask = self.is_left_out(member)
@@ -181,29 +191,29 @@ class TrainingSet:
         return other
 
     def is_left_out(self, member):
-        """Mask of the rows that a member leaves out."""
+        """Return a mask of the rows that a member leaves out."""
         number = member % self.n_folds
         return self.fold == number if self.fold.ndim == 1 else self.fold[:, number] == IS_LEFT_OUT
 
     def with_groups(self, group):
-        """The same rows with the groups of the samples, as int; a row has its smallest group."""
+        """Return the same rows with groups of samples, as int; a row has its smallest group."""
         other = copy(self)
         other.group = self.least_of_samples(group)
         return other
 
     @property
     def n_groups(self):
-        """Number of groups; without groups, every row is one."""
+        """int: number of groups; without groups, every row is one."""
         return len(self) if self.group is None else len(np.unique(self.group))
 
     def sample(self, weight):
-        """The sample of one tree: the same rows and `deviation`, with the weights of the tree."""
+        """Return the sample of one tree: the same rows and `deviation` with other weights."""
         other = copy(self)
         other.weight = weight
         return other
 
     def subset(self, rows):
-        """Some of the rows."""
+        """Return some of the rows."""
         other = copy(self)
         other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
         for name in ("count", "target", "fold", "left_out_weight", "group"):
@@ -212,13 +222,13 @@ class TrainingSet:
         return other
 
     def with_validation(self, validation):
-        """The same rows with those of another TrainingSet, on which training is stopped early."""
+        """Return the same rows, and another TrainingSet for early stopping."""
         other = copy(self)
         other.validation = validation
         return other
 
     def joined_with_validation(self):
-        """The rows followed by the rows of `validation`, which have weight 0 and are left out."""
+        """Return the rows, then the rows of `validation`, which have weight 0 and are left out."""
         further, whole = self.validation, copy(self)
         if further is None:
             return self
@@ -235,60 +245,58 @@ class TrainingSet:
         return whole
 
     def of_samples(self, values):
-        """Values of the rows, (n_rows, n_columns), for each sample; NaN where its weight is 0."""
+        """Return values of rows, (n_rows, n_columns), for each sample; NaN if its weight is 0."""
         found = np.full((len(self.row_of_sample), values.shape[1]), np.nan)
         present = self.row_of_sample >= 0
         found[present] = values[self.row_of_sample[present]]
         return found
 
     def first_samples(self):
-        """The first sample of each row."""
+        """Return the first sample of each row."""
         samples = np.flatnonzero(self.row_of_sample >= 0)
         _, first = np.unique(self.row_of_sample[samples], return_index=True)
         return samples[first]
 
     def least_of_samples(self, values):
-        """The least value, an int of each sample, among the samples of each row."""
+        """Return the smallest of the values, int of shape (n_samples,), in each row."""
         samples = np.flatnonzero(self.row_of_sample >= 0)
         found = np.full(len(self), values.max())
         np.minimum.at(found, self.row_of_sample[samples], values[samples])
         return found
 
     def most_of_samples(self, values):
-        """The largest values, int of shape (n_samples, n_columns), of the samples of each row."""
+        """Return the largest of the values, int of shape (n_samples, n_columns), in each row."""
         samples = np.flatnonzero(self.row_of_sample >= 0)
         found = np.full((len(self), values.shape[1]), values.min())
         np.maximum.at(found, self.row_of_sample[samples], values[samples])
         return found
 
     def in_copies(self, also_repeated=True):
-        """The set in which copies of a row may be held out one by one, and the row of each.
+        """Return the set in which copies of a row may be held out one by one, and their rows.
 
-        All copies of a row are one row. It becomes as many rows as it has copies, but at most
-        `MAX_COPIES`, with its weight divided among them, in two cases:
+        A row is divided into its copies, at most `MAX_COPIES`, in two cases:
 
         - Rows of equal X have different targets, as in tables of a few categories. If one of them
-        is held out, the rows that are left have only other targets: training on them would
-        increase the loss of the row that is held out. The number of copies is `count`; if it is
-        not
-          always whole, see `rescale_weights`, a copy is its mean over the samples.
-        - With `also_repeated`, some rows repeat, and new rows will repeat them as often. See
+          is held out, only other targets are left, and training on them would increase its loss.
+          The number of copies is `count`; if counts are not whole, see `rescale_weights`, a copy
+          is their mean over the samples.
+        - With `also_repeated`, rows repeat, and new rows will repeat them as often, see
           `_repeated`.
 
-        Copies of copies are not made.
+        Copies are not divided again.
         """
         n_copies = self._n_copies(also_repeated)
         rows = np.repeat(np.arange(len(self)), n_copies)
         return self.in_parts(rows, (self.weight / n_copies)[rows]), rows
 
     def in_parts(self, rows, weight):
-        """Rows, some of them several times, that may be held out one by one, with weights."""
+        """Return rows, some of them several times, that may be held out one by one."""
         other = (self if len(rows) == len(self) else self.subset(rows)).sample(weight)
         other.is_in_copies = True
         return other
 
     def _n_copies(self, also_repeated):
-        """Number of rows that each row becomes in `in_copies`."""
+        """Return the number of rows that each row becomes in `in_copies`."""
         rows = np.arange(len(self))
         if self.is_in_copies:
             return np.ones_like(rows)
@@ -311,11 +319,11 @@ class TrainingSet:
         return np.where(has_others, n_copies, n_repeated)
 
     def _repeated(self):
-        """Number of copies of each row where rows repeat as in a random sample, otherwise 1.
+        """Return the number of copies of each row if rows repeat as in a random sample, else 1.
 
         Weights must be multiples of the smallest one, which most rows have. Otherwise they say how
-        much rows matter: held-out copies would be in the training rows, too, unlike new rows.
-        Rows of a class that were given a weight, or drawn more often, are not repeated either.
+        much rows matter, and held-out copies would occur in the training rows, unlike new rows.
+        Rows of a class that was given a weight, or was drawn more often, are not repeated either.
         """
         one = np.ones(len(self), dtype=np.int64)
         n_copies = self.count / self.count.min()
@@ -340,13 +348,13 @@ class TrainingSet:
         return float(max(self.X.max(), -self.X.min()))
 
     def mean(self):
-        """Weighted mean of every feature, float64."""
+        """ndarray of shape (n_features,), float64: weighted means."""
         return weighted_sums(self.X, self.weight) / self.weight.sum()
 
     def deviation(self):
-        """Weighted standard deviation of every feature, float32; 0 where it is constant.
+        """ndarray of shape (n_features,), float32: weighted standard deviations.
 
-        Outliers count as the end of the usual range that is nearest to them.
+        They are 0 for constant features. Outliers count as the nearest end of the usual range.
         """
         whole = self._whole
         if whole.deviation is None:
@@ -359,16 +367,16 @@ class TrainingSet:
         return whole.deviation
 
     def unit(self):
-        """Unit of every feature: its `deviation`, or 1 where that is 0."""
+        """ndarray of shape (n_features,): `deviation`, with 1 in place of 0."""
         deviation = self.deviation()
         return np.where(deviation > 0, deviation, np.float32(1))
 
     def has_outliers(self):
-        """bool: have features outliers that no map limits? Bytes have none."""
+        """bool: whether features have outliers that no map limits; bytes have none."""
         return len(self._outliers()[0]) > 0
 
     def _outliers(self):
-        """Numbers of the features with outliers, and the ends of their usual ranges."""
+        """Features with outliers, and the ends of their usual ranges."""
         whole = self._whole
         if whole.outliers is None:
             is_limited = self.feature_map is not None and self.feature_map.is_scaling
@@ -378,7 +386,7 @@ class TrainingSet:
         return whole.outliers
 
     def varying(self):
-        """Numbers of the features that are not constant over all rows, int32."""
+        """ndarray of int32: features that are not constant over all rows."""
         whole = self._whole
         if whole.varying is None:
             low, high = value_range(whole.X)
@@ -386,24 +394,23 @@ class TrainingSet:
         return whole.varying
 
     def bootstrap(self, seed, n_draws):
-        """How often each row is drawn, with replacement, in proportion to its weight."""
-        if self.fold is not None:  # as many draws for each row that is left
+        """Draw rows with replacement, in proportion to their weights; return their counts."""
+        if self.fold is not None:  # fewer draws, in proportion to the rows that are left
             n_draws = max(1, round(n_draws * np.count_nonzero(self.weight) / len(self)))
         return draw_counts(self.weight, seed, n_draws)
 
 
 class SparseRowOrder:
-    """As `RowOrder`, for a CSR matrix: the hashes are those of the dense rows.
+    """As `RowOrder`, for a CSR matrix; dense rows have the same hashes and the same order.
 
-    So the canonical order, and all that follows from it, does not depend on the form of X.
-    `is_scaled`: have features been scaled?
+    `is_scaled` says whether features have been scaled.
     """
 
     def __init__(self, X, y, is_scaled=False):
         self.X, self.y = X, y
         self.dtype = X.dtype
         if not is_scaled and X.shape[1] <= BYTE_FEATURES:
-            # Dense rows of whole numbers from 0 to 255 would be bytes.
+            # Dense rows would be bytes if all values are whole numbers from 0 to 255.
             self.dtype = as_bytes(X.data[None]).dtype
 
     def _dense_order(self, rows):
@@ -420,7 +427,7 @@ class SparseRowOrder:
         is_first = np.ones(len(rows), dtype=bool)
         starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]) != 0)
         for start, stop in zip(starts, np.append(starts[1:], len(rows))):
-            # Rows of one hash are nearly always equal; else their order is that of their values.
+            # Rows with equal hashes are nearly always equal; otherwise they are sorted by value.
             if stop - start > 1 and not self._are_equal(rows[start], rows[start + 1 : stop]):
                 own = np.arange(stop - start)
                 is_first[start:stop] = self._dense_order(rows[start:stop]).sort_equal_hashes(
@@ -432,7 +439,7 @@ class SparseRowOrder:
         return is_first
 
     def _are_equal(self, first, others):
-        """Are all other rows equal to the first?"""
+        """Return whether all other rows are equal to the first."""
         pointer, X = self.X.indptr, self.X
         own = slice(pointer[first], pointer[first + 1])
         return all(
@@ -444,9 +451,9 @@ class SparseRowOrder:
 
 
 def check_sample_weight(sample_weight, n_samples, name="sample_weight"):
-    """Weights as float64; ValueError unless they are finite, not negative and not all 0.
+    """Convert weights to float64; ValueError unless they are finite, not negative and not all 0.
 
-    `name` is that of the argument.
+    `name` is the name of the argument in the message.
     """
     if sample_weight is None:
         return np.ones(n_samples)
@@ -478,7 +485,7 @@ def check_sample_weight(sample_weight, n_samples, name="sample_weight"):
 
 
 def check_groups(groups, n_samples):
-    """The argument `groups` of a fit as numbers of groups, int of shape (n_samples,)."""
+    """Convert the argument `groups` of a fit to numbers of groups, int of shape (n_samples,)."""
     groups = np.asarray(groups)
     if groups.shape not in ((n_samples,), (n_samples, 1)):
         raise ValueError(
@@ -488,7 +495,7 @@ def check_groups(groups, n_samples):
     try:
         is_missing = any(group is None or group != group for group in groups.tolist())
         _, number = np.unique(groups, return_inverse=True)
-    except TypeError:  # of pandas.NA, and of an order of strings and numbers
+    except TypeError:  # pandas.NA, or strings and numbers, which have no order
         raise ValueError("groups must be numbers or strings, without missing values") from None
     if is_missing:
         raise ValueError("groups contains NaN or None; rows without a group need one of their own")
@@ -496,7 +503,7 @@ def check_groups(groups, n_samples):
 
 
 def rescale_weights(weight):
-    """Weights in a unit of their own, so that multiplying all of them by a factor has no effect.
+    """Rescale weights such that multiplying all of them by a factor has no effect.
 
     Whole multiples of a unit become whole numbers without a common factor, whose sums are exact.
     Other weights are multiplied by a power of two if they are extreme; no tree depends on it.
@@ -517,7 +524,7 @@ def rescale_weights(weight):
 
 
 def _are_whole(ratio):
-    """Are numbers whole, up to the rounding of sums of weights?"""
+    """Return whether numbers are whole, up to the rounding of sums of weights."""
     return (np.abs(ratio - np.rint(ratio)) <= 1e-12 * ratio).all()
 
 
@@ -528,16 +535,16 @@ def _standard_deviation(X, weight):
     else:
         size = max(16, CACHED // max(1, X.shape[1]))
         blocks = [slice(start, start + size) for start in range(0, len(X), size)]
-        # Without BLAS, whose last bits depend on its threads: the deviation decides routes.
+        # The last bits of BLAS depend on its threads, and the deviation decides routes.
         mean = (
             sum(np.einsum("i,ij->j", weight[b], X[b].astype(np.float64)) for b in blocks) / total
         )
-        # A second pass: the square of a large mean would drown a small deviation.
+        # Subtract the mean first: the square of a large mean would drown a small deviation.
         squares = (np.einsum("i,ij->j", weight[b], np.square(X[b] - mean)) for b in blocks)
         variance = sum(squares) / total
     with np.errstate(over="ignore"):
         deviation = np.sqrt(variance).astype(np.float32)
-    # The mean of equal values may be rounded, so their deviation may differ from 0.
+    # The mean of equal values may differ from them by rounding, and their deviation from 0.
     least, largest = (extreme(axis=0) for extreme in (X.min, X.max))
     varies = (largest != least).toarray()[0] if sparse.issparse(X) else largest != least
     deviation[~varies | (deviation <= np.finfo(np.float32).tiny)] = 0
@@ -545,7 +552,7 @@ def _standard_deviation(X, weight):
 
 
 def _features_with_outliers(X, weight):
-    """Numbers of the features, and the ends of their usual ranges."""
+    """Return the features with outliers, and the ends of their usual ranges."""
     whole = value_range(X)
     low, high, _ = usual_range(X, weight, whole)
     if not sparse.issparse(X):  # zeros are within the range of sparse columns
@@ -556,7 +563,7 @@ def _features_with_outliers(X, weight):
 
 
 def _clipped(X, columns, low, high):
-    """Some columns, clipped to limits."""
+    """Return some columns, clipped to limits."""
     part = X[:, columns]
     if not sparse.issparse(part):
         return np.clip(part, low, high).astype(part.dtype)
