@@ -100,7 +100,7 @@ def weighted_sums(X, weight):
     for start in range(0, X.shape[0], BLOCK):
         part = X[start : start + BLOCK]
         row_weight = np.repeat(weight[start : start + BLOCK], np.diff(part.indptr))
-        # Add one entry after the other, in the same order as for dense rows.
+        # One entry after the other, in the order in which dense rows are added up.
         np.add.at(total, part.indices, row_weight * part.data)
     return total
 
@@ -300,7 +300,7 @@ def _usual_ends(values, weight):
         near, far = FENCE * (high - low), APART * (high - low)
         first = first if ((values < low - near) & (values >= low - far)).any() else low - near
         last = last if ((values > high + near) & (values <= high + far)).any() else high + near
-        # A tail with more values than rare ones is a part of the column.
+        # Where more values than rare ones are beyond a fence, the tail is a part of the column.
         factor = FAR if first >= low - near and last <= high + near else 2 * FAR
         is_usual = (values >= min(first, low - near)) & (values <= max(last, high + near))
         low, high = values[is_usual].min(), values[is_usual].max()

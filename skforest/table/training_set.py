@@ -395,7 +395,7 @@ class TrainingSet:
 
     def bootstrap(self, seed, n_draws):
         """Draw rows with replacement, in proportion to their weights; return their counts."""
-        if self.fold is not None:  # fewer draws, in proportion to the rows that are left
+        if self.fold is not None:  # as many draws for each row that is left
             n_draws = max(1, round(n_draws * np.count_nonzero(self.weight) / len(self)))
         return draw_counts(self.weight, seed, n_draws)
 
@@ -535,7 +535,7 @@ def _standard_deviation(X, weight):
     else:
         size = max(16, CACHED // max(1, X.shape[1]))
         blocks = [slice(start, start + size) for start in range(0, len(X), size)]
-        # The last bits of BLAS depend on its threads, and the deviation decides routes.
+        # Without BLAS, whose last bits depend on its threads: the deviation decides routes.
         mean = (
             sum(np.einsum("i,ij->j", weight[b], X[b].astype(np.float64)) for b in blocks) / total
         )

@@ -34,28 +34,28 @@ class AlternatingSettings:
 
     @property
     def n_visits(self):
-        """int: number of rows shown to a node, unless that takes too many or too few epochs."""
+        """int: number of rows shown to a node, within the limits of epochs."""
         return VISITS if self.n_epochs == "auto" else UNLIMITED
 
     @property
     def max_epochs(self):
-        """int: epochs of a node, at most."""
+        """int: largest number of epochs of a node."""
         return MAX_EPOCHS if self.n_epochs == "auto" else self.n_epochs
 
 
 def refine_tree(forest, data, seed, stop, settings, criterion, pruned=True, features=None):
-    """Refine one hard tree on its sample; in classification, an estimator has made the tree.
+    """Refine one hard tree on its sample.
 
-    `features` are the ndarrays (Z, offset, scale) of the space in which hyperplanes are trained:
-    ``Z = (X - offset) * scale`` in float32; None: X. Gains are in the units of `criterion`.
-    Return the tree, and the curve of `tree_loss` before and after each sweep, float64 of shape
-    (n_sweeps + 1,); it never rises.
+    In classification, an estimator must have made the tree. Hyperplanes are trained on X, or on
+    ``Z = (X - offset) * scale`` in float32 if `features` are the arrays (Z, offset, scale). Gains
+    are in the units of `criterion`. Return the tree, and the curve of `tree_loss` before and after
+    each sweep, float64 of shape (n_sweeps + 1,), which never rises.
     """
     chosen = data.rows
     longest_sparse = max_sparse_weights(forest.n_features, forest.weight_dtype)
     leaf = route(forest, data.X)
     curve = [tree_loss(forest, leaf, data)]
-    # The kernel has weights in float32: they are brought near 1 by a power of two.
+    # The kernel has float32 weights, so a power of two brings them near 1.
     relative = np.ldexp(data.weight, -np.frexp(data.weight[chosen].mean())[1])
     alternator = Alternator(data.sample(relative), settings, seed, stop, features)
     for _ in range(settings.n_sweeps):
@@ -67,7 +67,7 @@ def refine_tree(forest, data, seed, stop, settings, criterion, pruned=True, feat
         arrived = route(other, data.X)
         other = recount(other, data, criterion, arrived)
         loss = tree_loss(other, arrived, data)
-        if loss <= curve[-1]:  # it could only have risen by rounding
+        if loss <= curve[-1]:  # it could only rise by rounding
             forest, leaf = other, arrived
         curve.append(min(loss, curve[-1]))
     if pruned:

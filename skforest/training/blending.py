@@ -1,9 +1,9 @@
-"""Weights and temperature of a blend, from responses of rows that its members did not see.
+"""Weights and temperature of a blend, from responses on held-out rows.
 
-Weights are found by greedy selection with replacement (Caruana et al. 2004): the blend is a bag of
-members, which may contain a member several times. Each round adds the member that makes the bag
-best, and the best bag of all rounds is kept. On few rows, members that are best by chance get too
-much weight, so weights are averaged over bootstrap samples of the rows.
+Weights are found by greedy selection with replacement (Caruana et al. 2004): the blend is a bag
+that may contain a member several times. Each round adds the member that improves the bag most, and
+the best bag of all rounds is kept. On few rows, members that are best by chance would get too much
+weight, so weights are averaged over bootstrap samples of the rows.
 """
 
 from copy import copy
@@ -15,21 +15,21 @@ from .._kernels.base.rows import random_stream
 
 # All of these were chosen without a stored measurement.
 
-# Smallest probability of a label: a row that all trees predict wrongly counts as much as a few
-# other rows, and not as much as all of them together.
+# Smallest probability of a label, so that one row which all trees predict wrongly cannot outweigh
+# all other rows.
 MIN_PROBABILITY = 1e-3
 TINY = 1e-12
 LARGEST_LOG_TEMPERATURE = 2.0
 N_SAMPLES = 20  # bootstrap samples of the rows
-MAX_DRAWN = 400_000  # rows in all these samples; with many rows, weights hardly vary
-MIN_WEIGHT = 0.05  # a member with less is not worth the time of its predictions
+MAX_DRAWN = 400_000  # rows in all samples: with many rows, fewer samples suffice
+MIN_WEIGHT = 0.05  # a member with less weight is not worth the time of its predictions
 
 
 class _RowMean:
     """A criterion that is a mean over rows."""
 
     def resampled(self, counts):
-        """The criterion for `counts` copies of each row."""
+        """Return the criterion for `counts` copies of each row."""
         other = copy(self)
         other.weight = self.weight * counts
         return other
@@ -43,11 +43,11 @@ class HeldOutLogLoss(_RowMean):
         self.column, self.weight = codes + first, weight
 
     def reduce(self, response):
-        """Reduce a response to what the criterion needs: probabilities of the labels."""
+        """Return the probabilities of the labels."""
         return np.take_along_axis(response, self.column, axis=1)
 
     def score(self, probability):
-        """Score of a mean of reduced responses."""
+        """Return the score of a mean of reduced responses."""
         return float(np.average(_log(probability).mean(axis=1), weights=self.weight))
 
 
@@ -60,7 +60,7 @@ class HeldOutR2(_RowMean):
         self.variance = np.where(variance > 0, variance, 1.0)
 
     def reduce(self, response):
-        """Residuals."""
+        """Return the residuals."""
         return response - self.y
 
     def score(self, residual):
@@ -75,15 +75,15 @@ class Scorer:
     ----------
     scorer : callable
     estimator_of : callable
-        Makes an estimator whose predictions for X are those of a response: ``(X, response)``.
+        ``estimator_of(X, response)`` is an estimator that predicts `response` for X.
     take : callable
-        X of some rows, which an array numbers.
+        ``take(rows)`` returns X of some rows.
     y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
     weight : ndarray of shape (n_rows,)
-        Rows are repeated if weights are whole numbers, since not all scorers take weights.
+        Some scorers take no weights. Therefore, rows are repeated if weights are whole numbers.
     n_samples : int
-        Rows are not repeated if that makes more rows than this, and more than four times as many
-        as before.
+        Rows are not repeated if there would be more than `n_samples` rows, and more than four
+        times as many as before.
     """
 
     def __init__(self, scorer, estimator_of, take, y, weight, n_samples):
@@ -96,11 +96,11 @@ class Scorer:
         self.X, self.y = take(self.rows), y[self.rows]
 
     def reduce(self, response):
-        """The response itself."""
+        """Return the response."""
         return response
 
     def score(self, response):
-        """Score of a mean of responses."""
+        """Return the score of a mean of responses."""
         model = self.estimator_of(self.X, response[self.rows])
         try:
             found = self.scorer(model, self.X, self.y, **self.options)
@@ -118,10 +118,10 @@ class Scorer:
 
 
 def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.inf):
-    """Weights of responses, with sum 1, and the score of their weighted mean.
+    """Return weights of responses, with sum 1, and the score of their weighted mean.
 
-    The costs of all members with a positive weight add up to at most `budget`; if no member is
-    within the budget, the cheapest one is taken alone.
+    The costs of members with positive weight add up to at most `budget`; if each member exceeds
+    it, the cheapest one is taken alone.
     """
     parts = [criterion.reduce(response) for response in responses]
     if len(parts) == 1:
@@ -129,9 +129,9 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
     weights = greedy_weights(criterion, parts, n_rounds, costs, budget)
     n_rows, random = len(responses[0]), random_stream(seed)
     n_samples = min(N_SAMPLES, MAX_DRAWN // n_rows)
-    # Scorers of scikit-learn may fail on a sample, for instance without one of the classes.
+    # Scorers of scikit-learn may fail on a sample, for instance if it lacks a class.
     if isinstance(criterion, _RowMean) and n_samples > 1:
-        # Different samples may choose different members, which together might exceed the budget.
+        # Members chosen by different samples might exceed the budget together.
         chosen = np.flatnonzero(weights) if budget < np.inf else np.arange(len(parts))
         own = [parts[m] for m in chosen]
         weights = np.zeros(len(parts))
@@ -144,7 +144,7 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
 
 
 def greedy_weights(criterion, parts, n_rounds, costs=None, budget=np.inf):
-    """Weights from greedy selection; `parts` are reduced responses."""
+    """Select weights greedily; `parts` are reduced responses."""
     costs = np.zeros(len(parts)) if costs is None else np.asarray(costs)
     counts, total = np.zeros(len(parts), dtype=int), 0.0
     best, best_score = None, -np.inf
@@ -167,7 +167,7 @@ def greedy_weights(criterion, parts, n_rounds, costs=None, budget=np.inf):
 
 
 def sharpened(probability, temperature):
-    """Probabilities to the power of 1 / temperature, divided by their sum."""
+    """Return probabilities to the power of 1 / temperature, divided by their sum."""
     if temperature == 1:
         return probability
     raw = np.log(np.maximum(probability, TINY)) / temperature
@@ -176,10 +176,9 @@ def sharpened(probability, temperature):
 
 
 def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True):
-    """The temperature with the lowest log loss; 1 unless it also helps on other folds.
+    """Return the temperature with the lowest log loss; 1 unless it also helps on other folds.
 
-    It is above 1 only with `may_flatten`. Labels are smoothed, see `flattening_temperature`: if
-    all rows are predicted correctly, labels alone do not limit the confidence.
+    It is above 1 only with `may_flatten`. Labels are smoothed as in `flattening_temperature`.
     """
     loss, best = _temperature_search(probability, codes, weight, may_flatten)
     before = after = 0.0
@@ -191,7 +190,7 @@ def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True
 
 
 def with_temperature(probability, codes, weight, fold, n_folds):
-    """Probabilities; each fold is sharpened with the best temperature of the other folds."""
+    """Return probabilities, with each fold sharpened by the best temperature of the others."""
     _, best = _temperature_search(probability, codes, weight, True)
     found = np.empty_like(probability)
     for k in range(n_folds):
@@ -201,7 +200,7 @@ def with_temperature(probability, codes, weight, fold, n_folds):
 
 
 def _temperature_search(probability, codes, weight, may_flatten):
-    """The loss of rows at the logarithm of a temperature, and that with the least of rows."""
+    """Return two functions: the loss of rows at a log temperature, and the best one for rows."""
     bounds = -LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE * may_flatten
     share = 1 / (len(codes) + 2)
 
@@ -216,7 +215,7 @@ def _temperature_search(probability, codes, weight, may_flatten):
 
 
 def flattening_temperature(probability, codes, weight):
-    """The temperature of at least 1 with the lowest log loss of smoothed labels.
+    """Return the temperature, at least 1, with the lowest log loss of smoothed labels.
 
     If a model predicts all of a few rows correctly, the labels alone do not limit its confidence.
     Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
@@ -229,9 +228,9 @@ def flattening_temperature(probability, codes, weight):
 
 
 def _log_loss(log_temperature, probability, codes, weight, share, least=MIN_PROBABILITY):
-    """Log loss at a temperature, where `share` of each label belongs to the other classes.
+    """Return the log loss at a temperature, with `share` of each label on the other classes.
 
-    Probabilities of these classes are at least `least`.
+    Probabilities of the other classes are at least `least`.
     """
     probability = sharpened(probability, np.exp(log_temperature))
     own = _log(np.take_along_axis(probability, codes[:, None], axis=1)[:, 0])

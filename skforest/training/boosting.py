@@ -19,9 +19,9 @@ from .method import Method
 from .threads import thread_count
 
 LARGEST_DEPTH = 30
-HELD_OUT = 0.2  # share of the rows that a single bag holds out, as each of five bags does
-# An average of bags overfits later than each bag: the best number of rounds of a bag is multiplied
-# by this. Chosen without a stored measurement.
+HELD_OUT = 0.2  # share of the rows that a single bag holds out, as with five bags
+# Factor of the best number of rounds of a bag, because an average of bags overfits later. Chosen
+# without a stored measurement.
 KEPT = 1.5
 
 
@@ -36,23 +36,23 @@ class BoostingSettings:
     max_depth: int | None  # None: LARGEST_DEPTH
     max_leaf_nodes: int  # 0: no limit, and trees grow level by level; otherwise best first
     min_samples_leaf: int
-    l2: float  # more than 0, since the curvatures of a node may all be 0
+    l2: float  # positive, because the curvatures of a node may all be 0
     subsample: float
     n_directions: int
-    feature_shape: tuple | None  # of the array whose boxes splits compare; None: mixtures
-    # The sign with which raw predictions may change along each feature, or 0, as int8 of shape
-    # (n_features,); None without constraints.
+    feature_shape: tuple | None  # splits compare boxes of this array; None: mixtures
+    # Sign of the change of raw predictions along each feature, 0 if it is free: int8 of shape
+    # (n_features,). None: no constraints.
     monotonic: np.ndarray | None
     interacting: np.ndarray | int | None  # groups of columns, see `Interactions`; None: all
-    # Rows on which training is stopped early: "X_val", or rows of X, held out by "groups" or one
-    # by one ("rows"); None: training is not stopped.
+    # Rows for early stopping: "X_val", or rows of X held out by "groups" or one by one ("rows").
+    # None: no early stopping.
     held_out: str | None
     n_iter_no_change: int
     linear_leaves: bool = False
     linear_start: float | None = None  # penalty, in units of the mean curvature of a row
-    keeps_rounds: bool = False  # are unrounded leaves recorded, for a warm start?
-    adds_rounds: bool = False  # do the bags of the last fit get more rounds, in place of bags?
-    warns: bool = True  # does training warn if it diverged?
+    keeps_rounds: bool = False  # record unrounded leaves, for a warm start
+    adds_rounds: bool = False  # add rounds to the bags of the last fit, not bags
+    warns: bool = True  # warn if training diverged
 
     @property
     def depth(self):
@@ -66,22 +66,22 @@ class BoostingSettings:
 
     @property
     def early_stopping(self):
-        """bool: is training stopped early?"""
+        """bool: whether training is stopped early."""
         return self.held_out is not None
 
     @property
     def holds_out_rows(self):
-        """bool: do bags hold out rows of X?"""
+        """bool: whether bags hold out rows of X."""
         return self.held_out in ("groups", "rows")
 
     @property
     def n_folds(self):
-        """int: number of folds of the rows of X; each bag holds one out. 0: none is held out."""
+        """int: number of folds of X, one of which each bag holds out; 0 if it holds out none."""
         return self.n_bags if self.holds_out_rows else 0
 
     @property
     def kept(self):
-        """float: number of rounds that are kept, divided by the best number of rounds."""
+        """float: number of rounds to keep, divided by the best number of rounds."""
         return KEPT if self.n_bags > 1 else 1.0
 
 
@@ -89,15 +89,15 @@ class BoostingSettings:
 class Continuation:
     """Facts about the previous fit, for a warm start."""
 
-    n_rounds: int  # that it asked for
-    n_folds: int  # those of `BoostingSettings` of the first bags
-    fixed: dict  # parameters that must not change, where they were noted
+    n_rounds: int  # number of rounds that it asked for
+    n_folds: int  # `BoostingSettings.n_folds` of the first bags
+    fixed: dict  # recorded parameters that must not change
 
     def adds_rounds(self, settings, n_bags, reasons):
-        """Does a warm start add rounds to the bags of the last fit? Otherwise it adds bags.
+        """Return whether a warm start adds rounds to the last `n_bags` bags; else it adds bags.
 
-        `n_bags` is their number. `reasons` say why bags hold out rows of X, or why they do not.
-        ValueError if neither is possible.
+        `reasons` say why bags hold out rows of X, or why they do not. ValueError if neither is
+        possible.
         """
         if settings.n_rounds < self.n_rounds:
             raise ValueError(
@@ -123,12 +123,11 @@ class Continuation:
 
 
 def known_rounds(estimator_seed, bags, recorded, n_rounds):
-    """The rounds of the last fit by the seeds of the bags, as pairs of TrainedRounds.
+    """Return the rounds of the last fit: a dict from the seeds of bags to pairs of TrainedRounds.
 
-    The second one belongs to the trees that a bag kept. The first one belongs to its training with
-    held-out rows, if the bag was then trained again on all rows. `bags` are Forests, and
-    `n_rounds` their numbers of rounds; `recorded` are the pairs that training recorded, without
-    the trees, or None.
+    The first TrainedRounds are from the training with held-out rows if the bag was then trained
+    again on all rows. The second ones are the trees that the bag kept. `bags` are Forests with
+    `n_rounds` rounds. `recorded` are the recorded pairs, without trees, or None.
     """
     if recorded is None:
         recorded = [(TrainedRounds(), TrainedRounds(n)) for n in n_rounds]
@@ -139,9 +138,9 @@ def known_rounds(estimator_seed, bags, recorded, n_rounds):
 
 
 def in_training_copies(data, settings):
-    """The rows that bags draw from and hold out.
+    """Return the rows that bags draw from and hold out, with copies as rows of their own.
 
-    Without a row that occurs often, a sample would have different frequencies.
+    If all copies of a frequent row were held out together, samples would be biased.
     """
     if data.fold is None and (settings.holds_out_rows or settings.subsample < 1):
         data, _ = data.in_copies()
@@ -154,9 +153,9 @@ class BoostingMethod(Method):
     Parameters
     ----------
     seed : int
-        Of the folds that bags leave out.
+        Seed of the folds that bags leave out.
     known : dict
-        Rounds to which others are added, see `known_rounds`.
+        Rounds to which new ones are added, see `known_rounds`.
     """
 
     units = "bag", "round"
@@ -170,15 +169,15 @@ class BoostingMethod(Method):
 
     @property
     def n_members(self):
-        """Number of bags."""
+        """int: number of bags."""
         return self.settings.n_bags
 
     def keeps_folds(self, n_folds):
-        """Are bags trained without a fold anyway, as in a blend?"""
+        """Return whether bags leave out folds anyway, as in a blend."""
         return self.settings.early_stopping and 1 < self.n_members <= n_folds
 
     def prepared(self, data, members, request):
-        """Rows are binned once; each of several bags leaves out a fold of its own."""
+        """Bin the rows once, and assign folds, so that each of several bags leaves out another."""
         settings = self.settings
         data = in_training_copies(data, settings)
         if data.fold is None and settings.n_folds > 1 and len(data) > 1:
@@ -186,7 +185,7 @@ class BoostingMethod(Method):
             fold = balanced_folds(data.y[:, 0], n_folds, self.seed, data.group)
             data = data.with_folds(fold, n_folds)
         data = data.joined_with_validation()
-        if self.known and request.limit is not None:  # no bag of the last fit is thrown away
+        if self.known and request.limit is not None:  # keep all bags of the last fit
             request.limit.at_least = len(self.known)
         prepared = copy(self)
         prepared.rows, prepared.n_jobs = BoostingRows(data, settings), request.n_jobs
@@ -197,7 +196,7 @@ class BoostingMethod(Method):
     def train(self, sample, seed, control):
         """Train one bag; a single bag that holds out rows is trained again on all rows."""
         held_out = self._held_out_weight(sample, seed)
-        holds_out = not self.rows.n_given and held_out.any()  # rows that other bags may train on
+        holds_out = not self.rows.n_given and held_out.any()  # rows of X, not of X_val
         is_repeated = holds_out and sample.fold is None
         known_first, known_last = self.known.get(seed, (None, None))
         n_threads = thread_count(self.n_jobs) // max(self.n_members, sample.n_folds)
@@ -212,7 +211,7 @@ class BoostingMethod(Method):
             record["unseen"] = seed, calibration_part(forest, sample, held_out)
         if is_repeated and training.trees:
             first = training.trained_rounds(forest)
-            # The trees of more rows learn more slowly: rounds grow with the rows.
+            # Trees learn more slowly on more rows, so the number of rounds grows with the rows.
             growth = len(sample) / np.count_nonzero(weight)
             again = replace(self.settings, n_rounds=math.ceil(len(training.trees) * growth))
             seconds = (time.perf_counter() - start) / max(len(training.losses) - 1, 1)
@@ -225,7 +224,7 @@ class BoostingMethod(Method):
         return forest, record | self._record(training, first)
 
     def _record(self, training, first):
-        """Records of training for the trees that a bag keeps; `first`: see `known_rounds`."""
+        """Return the records of the trees that a bag keeps; `first` is as in `known_rounds`."""
         record = {"loss_curve_": np.array(training.losses), "n_iter_": len(training.trees)}
         if self.settings.keeps_rounds:
             record["_trained_rounds"] = first, training.trained_rounds()
@@ -234,7 +233,7 @@ class BoostingMethod(Method):
         return record
 
     def _held_out_weight(self, sample, seed):
-        """Weights of the rows on which the training of a bag is stopped, 0 for other rows."""
+        """Return the weights of the held-out rows of a bag, 0 for other rows."""
         if not self.settings.early_stopping:
             return np.zeros(len(sample))
         if sample.left_out_weight is not None:
@@ -244,7 +243,7 @@ class BoostingMethod(Method):
         return draw_held_out(sample.weight, HELD_OUT, seed, sample.group)
 
     def packed(self, training, sample):
-        """A trained bag as a Forest."""
+        """Convert a trained bag to a Forest."""
         arrays = {"baseline": sample.baseline, "deviation": sample.deviation()}
         return self.task.forest(
             training.pack() | arrays,
@@ -258,10 +257,9 @@ class BoostingMethod(Method):
     # ---------------------------------------------------------------------------------- finishing
 
     def finish(self, trained, before=None):
-        """The forest of trained bags, with predictions calibrated by the loss.
+        """Join trained bags, and calibrate predictions if the loss has a calibration.
 
-        Bags with more rounds replace the bags of the forest `before`; new bags are added after
-        these.
+        Bags with more rounds replace the bags of the forest `before`; new bags follow them.
         """
         forest = self.joined(trained.forests, consume=True)
         if parts := self._calibration_parts(forest, trained):
@@ -269,7 +267,7 @@ class BoostingMethod(Method):
         return forest if before is None or self.known else self.joined([before, forest])
 
     def _calibration_parts(self, forest, trained):
-        """The rows that the loss calibrates a forest with, see `calibration_part`.
+        """Return the rows for the calibration, see `calibration_part`.
 
         A calibration may use training rows if at most one bag has held out rows.
         """
@@ -288,6 +286,6 @@ class BoostingMethod(Method):
 
 
 def calibration_part(forest, data, weight):
-    """Targets, responses and weights of the rows of positive weight, to calibrate with."""
+    """Return targets, responses and weights of the rows of positive weight, for calibration."""
     rows = np.flatnonzero(weight)
     return data.y[rows], responses(forest, data.X[rows]), weight[rows]

@@ -2,13 +2,13 @@
 
 Newton boosting (Friedman 2001; Chen and Guestrin 2016): in every round, a tree is fitted to the
 first and second derivatives of the loss at the current raw predictions f, and the values of its
-leaves, -learning_rate * G / (H + l2), are added to f. One tree has the values of all outputs. With
-more than N_SEARCHED outputs, its splits are searched with random projections of the gradients
-(Iosipoi and Vakhrushev, "SketchBoost", 2022); the values of the leaves are those of all outputs.
+leaves, -learning_rate * G / (H + l2), are added to f. Leaves have values for all outputs. With
+more than N_SEARCHED outputs, splits are searched with random projections of the gradients (Iosipoi
+and Vakhrushev, "SketchBoost", 2022).
 
 With linear leaves (Shi, Li and Li, "Gradient Boosting with Piece-Wise Linear Regression Trees",
-2019), a leaf has a linear function of the projections on the directions of the splits above it,
-which minimises the second-order expansion of the loss over the rows of the leaf, with penalties.
+2019), a leaf is a linear function of the projections on the directions of the splits above it. It
+minimises the second-order expansion of the loss over the rows of the leaf, plus a penalty.
 
 The first round may instead fit a linear function of all features; the trees are then fitted to its
 residuals (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019).
@@ -29,26 +29,26 @@ from ..forest.edit import join_starts
 from ..table.matrix import dense_blocks, weighted_sums
 from .losses import robust_size
 
-# Chosen without a stored measurement, up to DIVERGENCE.
-N_SEARCHED = 5  # outputs that splits are searched with
+# The constants up to DIVERGENCE were chosen without a stored measurement.
+N_SEARCHED = 5  # number of outputs in the search of splits
 MIN_THREADED = 2**20  # number of bins above which threads within one bag pay off
-PENALTY = 30.0  # of the coefficients in linear leaves, in units of the curvature of a typical row
-# Share of a regressor's variance among all rows that is added to that in a leaf for the penalty.
+PENALTY = 30.0  # penalty of linear leaves, in units of the curvature of a typical row
+# The penalty adds this share of a regressor's variance in all rows to its variance in the leaf.
 VARIANCE_SHARE = 1e-3
 ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
-START_STEPS = 30  # of Newton's method for a linear start, at most
-STEP_FACTORS = 0.5 ** np.arange(12)  # of such a step: the first that decreases the objective
-MIN_CURVATURE = 1e-9  # keeps steps finite where the curvature of a loss vanishes
-SIZED_ROWS = 10_000  # at most, for the size of residuals in a round
-LARGEST_VALUE = 1e30  # of a leaf, in units of the target
-TOLERANCE = 1e-7  # decrease of the validation loss that counts as progress, relative
-# Relative increase of the training loss that is reported. Rounds on subsamples increase it by less
-# where no split helps.
+START_STEPS = 30  # largest number of Newton steps for a linear start
+STEP_FACTORS = 0.5 ** np.arange(12)  # tried until a Newton step decreases the objective
+MIN_CURVATURE = 1e-9  # keeps steps finite if the curvature of a loss vanishes
+SIZED_ROWS = 10_000  # largest number of rows to find the size of residuals in a round
+LARGEST_VALUE = 1e30  # largest value of a leaf, in units of the target
+TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
+# Relative increase of the training loss that causes a warning. If no split helps, rounds on
+# subsamples increase it by less.
 DIVERGENCE = 0.01
 
 BOXES = "box_corner", "box_other", "box_size"  # arrays of the boxes of a tree
-SPARSE = "sparse_start", "sparse_feature", "sparse_weight"  # those of its sparse directions
-# All arrays of a tree besides its values.
+SPARSE = "sparse_start", "sparse_feature", "sparse_weight"  # arrays of its sparse directions
+# All arrays of a tree except its values.
 TREE = "child", "node_weight", "threshold", "direction", "gain", *BOXES, *SPARSE
 LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves
 
@@ -57,17 +57,17 @@ LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree wit
 class TrainedRounds:
     """The rounds of a bag, from which training continues.
 
-    Leaves of a `Forest` are float32, but training adds up float64. With the unrounded numbers,
-    training continues with the same bits as if it had not been interrupted.
+    Leaves of a `Forest` are float32, but training adds up float64. With unrounded leaves, training
+    continues with the same bits as without an interruption.
     """
 
     n_rounds: int = 0
     forest: Forest | None = None  # the trees
-    leaves: list | None = None  # unrounded values and slopes of each tree; None: not known
-    unit: np.ndarray | None = None  # of these values, see `BoostingRows`
+    leaves: list | None = None  # unrounded values and slopes of each tree; None: unknown
+    unit: np.ndarray | None = None  # unit of these values, see `BoostingRows`
 
     def round(self, number, X, n_outputs, unit):
-        """A tree, the values of its leaves, and the leaf of every row.
+        """Return a tree, the values of its leaves, and the leaf of every row.
 
         Values are raw predictions of `n_outputs` outputs, multiplied by `unit`.
         """
@@ -81,7 +81,7 @@ class TrainedRounds:
                 value, slope = 2 * value[:, 1:], 2 * slope[:, 1:]
         else:
             (value, slope), known = self.leaves[number], self.unit
-        # A factor of 1, for the same targets, changes no bit.
+        # For the same targets, the factor is 1, which changes no bit.
         factor = np.divide(known, unit, out=np.ones(len(unit)), where=unit > 0)[:n_outputs]
         if slope is not None and len(one.slope_start):
             slope = np.ascontiguousarray(slope * factor, dtype=np.float32)
@@ -90,7 +90,7 @@ class TrainedRounds:
 
 
 def train_rounds(rows, settings, weight, held_out, seed, control, n_threads=1, known=None):
-    """Train a bag; the parameters are those of `BoostingTraining`."""
+    """Train a bag; parameters as in `BoostingTraining`."""
     known = known or TrainedRounds()
     training = BoostingTraining(rows, settings, weight, held_out, seed, control, known)
     return training.run(control.report, n_threads)
@@ -104,26 +104,26 @@ class BoostingTraining:
     rows : BoostingRows
     settings : BoostingSettings
     weight, held_out : ndarray of shape (n_rows,), float64
-        Weights of the training rows, and of the rows on which training is stopped early; a row has
-        one of the two weights. If no row is held out, all rounds are trained.
+        Weights of the training rows, and of the rows for early stopping; each row has one of them.
+        If no row is held out, all rounds are trained.
     seed : int
     control : Control
         When training is to end.
     known : TrainedRounds
-        The first rounds. They are not trained, but everything else is done as in training.
+        The first rounds. They are not trained again, but all other steps are repeated.
 
     Attributes
     ----------
     is_late : bool
-        Has the time limit ended training?
+        Whether the time limit ended training.
     """
 
     def __init__(self, rows, settings, weight, held_out, seed, control, known):
         self.rows, self.settings, self.loss = rows, settings, settings.loss
         self.target, self.start, self.unit = rows.target, rows.start, rows.response_unit
         self.kernel = self.loss.new_kernel()
-        # Sums of weights are compared with `l2`, so weights need a unit: that of a typical
-        # distinct row, with which copies of all rows change nothing.
+        # Sums of weights are compared with `l2`. The weight of a typical distinct row is their
+        # unit, so that copies of all rows change nothing.
         of_rows = weight if rows.n_given else weight + held_out
         unit_weight = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit_weight, held_out / unit_weight
@@ -141,12 +141,12 @@ class BoostingTraining:
         self.random = random_stream(seed)
         self.importance, self.gain_unit = np.zeros(rows.X.shape[1]), 1.0
         self.trees, self.values = [], []
-        self.scores = []  # minus the validation loss, before the first round and after each
-        self.losses = []  # the same for the training loss
+        self.scores = []  # minus the validation loss, before the first round and after each one
+        self.losses = []  # minus the training loss, likewise
         self.pool, self.n_threads = None, 1
 
     def run(self, report=None, n_threads=1):
-        """Train all rounds, or until the loss on held-out rows stops decreasing."""
+        """Train all rounds, or until the validation loss stops decreasing."""
         if n_threads <= 1 or self.grower.n_codes < MIN_THREADED:
             return self._run(report)
         with ThreadPoolExecutor(n_threads) as self.pool:
@@ -162,14 +162,15 @@ class BoostingTraining:
             loss = self._validation_loss()
             if number == 0:
                 first = least = loss
-            # Outliers of the target add a part to the loss that does not decrease.
+            # Outliers of the target add a constant to the loss, so progress is also compared to
+            # the decrease so far.
             if loss < least - TOLERANCE * min(abs(least), first - least):
                 least, best = loss, number
             patience = max(self.settings.n_iter_no_change, (self.settings.kept - 1) * best)
             is_stalled = number - best >= patience and len(self.held_out_rows)
             shown = loss if len(self.held_out_rows) else None
             is_ended = report is not None and number and report(number, n_rounds, loss=shown)
-            # The first round is added in any case, and known ones are not thrown away.
+            # The first round and known rounds are always kept.
             self.is_late = number > self.known.n_rounds and self.control.is_late()
             if number == n_rounds or is_stalled or is_ended or self.stop[0] or self.is_late:
                 self.is_late &= number < n_rounds and not is_stalled
@@ -201,7 +202,7 @@ class BoostingTraining:
         return np.einsum("i,i->", losses, self.weight[self.train_rows])
 
     def _warn_of_divergence(self, n_best):
-        """Warn if the trees have increased the training loss although all rounds are kept."""
+        """Warn if all rounds are kept and have increased the training loss."""
         if not self.settings.warns or not self.trees or (len(self.held_out_rows) and n_best):
             return
         before = self._training_loss(np.tile(self.start, (len(self.train_rows), 1)))
@@ -216,7 +217,7 @@ class BoostingTraining:
             )
 
     def _add_round(self, number):
-        """One round."""
+        """Train one round, or repeat a known one."""
         X, derivatives = self.rows.X, (self.gradient, self.curvature)
         if self.loss.leaf.renews:
             rows = self.train_rows[:: -(-len(self.train_rows) // SIZED_ROWS)]
@@ -226,7 +227,7 @@ class BoostingTraining:
         self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
         if number == 1 and "slope" in self.trees[0] and not len(self.trees[0]["gain"]):
             self.gain_unit = self._gain_of_start()
-        # Draws are also made for known rounds, because the draws of later rounds follow them.
+        # Known rounds draw, too, so that later rounds get the same random numbers.
         rows, others = self._draw_rows()
         searched = self._search_targets(rows)
         if number < self.known.n_rounds:
@@ -244,17 +245,17 @@ class BoostingTraining:
         self.values.append(value)
 
     def _add(self, raw, tree, value, leaf):
-        """Add the functions of the leaves of all rows to raw predictions."""
+        """Add the leaves of all rows to raw predictions."""
         raw += value[leaf]
         if "slope" in tree:
             add_linear(self.rows.X, leaf, *(tree[name] for name in LINEAR), raw)
         return raw
 
     def _fit_linear_start(self):
-        """A tree of one leaf with a linear function of all features, its value, leaves of rows.
+        """Return a tree of one leaf, linear in all features, with its value and leaves of rows.
 
-        Coefficients minimise the loss of the training rows plus the penalty, by Newton's method
-        for each output by itself. Steps are halved until this objective decreases.
+        Newton's method minimises the training loss plus the penalty for each output separately.
+        Steps are halved until this objective decreases.
         """
         X, rows, unit = self.rows.X, self.train_rows, self.rows.unit.astype(np.float64)
         center = weighted_sums(X, self.weight) / self.weight.sum()
@@ -291,17 +292,18 @@ class BoostingTraining:
         return tree, value, leaf
 
     def _gain_of_start(self):
-        """Divisor of the gains of trees that makes the gain of the linear start 1.
+        """Return the divisor of the gains of trees in whose unit the linear start has gain 1.
 
         A gain is twice the decrease of the loss by a whole step. Trees take the share
-        `learning_rate` of it, which decreases the loss by ``rate * (2 - rate)`` times as much.
+        `learning_rate` of the step, which decreases the loss by ``rate * (2 - rate)`` times as
+        much.
         """
         rate, (before, after) = self.settings.learning_rate, self.losses
         decrease = max(before - after, TOLERANCE * abs(before))
         return 2 * decrease / (rate * (2 - rate)) or 1.0
 
     def _grow_tree(self, number, searched, rows, others):
-        """The tree of a round, without values, and the leaf of every row."""
+        """Grow the tree of a round; return it without values, and the leaf of every row."""
         grower, chances = self.grower, np.cumsum(self._feature_chances())
         grower.start(searched, rows, others, chances, tree_seed(self.seed, number))
         self._in_parts(grower.write_bins, len(self.raw))
@@ -318,7 +320,7 @@ class BoostingTraining:
         return grower.finish()
 
     def _fit_leaves(self, tree, leaf, rows):
-        """Values of the leaves; slopes become arrays of the tree."""
+        """Return the values of the leaves, and add slopes to the arrays of the tree."""
         settings = self.settings
         if not settings.linear_leaves:
             return self._fit_constants(leaf, rows, int((tree["child"] < 0).sum()))
@@ -340,7 +342,7 @@ class BoostingTraining:
         return value
 
     def _in_parts(self, function, n):
-        """``function(first, last)`` for parts of range(n), in threads."""
+        """Call ``function(first, last)`` for parts of range(n), in threads."""
         if self.pool is None:
             function(0, n)
             return
@@ -348,7 +350,7 @@ class BoostingTraining:
         list(self.pool.map(function, ends[:-1], ends[1:]))
 
     def _draw_rows(self):
-        """Rows of a tree, drawn without replacement, and all other rows; both ascend."""
+        """Draw the rows of a tree without replacement; return them and the other rows, sorted."""
         rows = self.train_rows
         if self.settings.subsample < 1:
             n = max(1, round(self.settings.subsample * len(self.train_rows)))
@@ -358,7 +360,7 @@ class BoostingTraining:
         return tuple(np.flatnonzero(mask).astype(np.int32) for mask in (is_taken, ~is_taken))
 
     def _search_targets(self, rows):
-        """Gradients and the mean curvature that splits are searched with, float32."""
+        """Return the gradients and mean curvatures for the search of splits, float32."""
         gradient = self.gradient[rows]
         curvature = self.curvature[rows].mean(axis=1, keepdims=True)
         n_outputs = gradient.shape[1]
@@ -368,7 +370,7 @@ class BoostingTraining:
         return np.ascontiguousarray(np.concatenate([gradient, curvature], axis=1))
 
     def _feature_chances(self):
-        """Probabilities of features in the directions of a tree: half uniform, half by gain."""
+        """Return probabilities of features in directions: half uniform, half by gain."""
         total = self.importance.sum()
         chance = np.ones(len(self.importance)) / len(self.importance)
         if total > 0:
@@ -376,9 +378,9 @@ class BoostingTraining:
         return chance if self.interactions is None else self.interactions.chances(chance)
 
     def _add_importances(self, tree):
-        """Add the gains of a tree to those of the features of its splits.
+        """Add the gains of the splits of a tree to their features.
 
-        Boxes are left out, because their features are not drawn by gains.
+        Boxes are left out, because they are not drawn by gains.
         """
         if self.rows.feature_shape is not None:
             return
@@ -396,7 +398,7 @@ class BoostingTraining:
         )
 
     def _fit_constants(self, leaf, rows, n_leaves):
-        """Values of the leaves."""
+        """Return the values of constant leaves."""
         sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
         value = -sums[0] / (sums[1] + self.settings.l2)
         self._check_values(value)
@@ -410,7 +412,7 @@ class BoostingTraining:
         return value
 
     def _check_values(self, value):
-        """Values are stored as float32, and so are gradients."""
+        """Check that values, and gradients, fit into float32."""
         if not (np.abs(value) < LARGEST_VALUE).all():
             raise ValueError(
                 f"boosting diverged, values of leaves are too large in round "
@@ -419,7 +421,7 @@ class BoostingTraining:
             )
 
     def _least_loss_constants(self, leaf, rows, value):
-        """The leaf constants with the lowest loss, for losses without known curvature."""
+        """Return the leaf constants with the lowest loss, for losses without curvature."""
         order = np.argsort(leaf, kind="stable")
         ends = np.cumsum(np.bincount(leaf, minlength=len(value)))
         for number, members in enumerate(np.split(rows[order], ends[:-1])):
@@ -432,13 +434,13 @@ class BoostingTraining:
     # ------------------------------------------------------------------------------------ packing
 
     def trained_rounds(self, forest=None):
-        """All rounds, from which a later training continues."""
+        """Return all rounds, to continue training later."""
         slopes = [tree.get("slope") for tree in self.trees]
         leaves = list(zip(self.values, slopes))
         return TrainedRounds(len(self.trees), forest, leaves, self.unit)
 
     def pack(self):
-        """Arrays of a Forest."""
+        """Return the arrays of a Forest."""
         trees, n_features = self.trees or [self.rows.empty_tree()], len(self.importance)
         n_leaves = np.cumsum([0] + [(tree["child"] < 0).sum() for tree in trees])
         # A model has boxes or sparse directions, not both.
@@ -471,9 +473,9 @@ class BoostingTraining:
         return arrays | {name: np.concatenate([tree[name] for tree in trees]) for name in names}
 
     def _responses(self, values):
-        """Leaf values or slopes in units of the responses of a Forest.
+        """Convert leaf values or slopes to responses of a Forest.
 
-        Two classes have one raw prediction f, but two outputs; f is their difference.
+        With two classes, one raw prediction becomes two outputs, whose difference it is.
         """
         if len(self.unit) == 2 and values.shape[1] == 1:
             values = values * [-0.5, 0.5]

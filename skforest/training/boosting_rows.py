@@ -1,4 +1,4 @@
-"""Rows of boosting, their bins and their targets, which all bags of a model share."""
+"""Rows of boosting with their bins and targets, which all bags of a model share."""
 
 import numpy as np
 from scipy import sparse
@@ -10,11 +10,11 @@ from .constraints import Interactions
 
 # Chosen without a stored measurement.
 MAX_TERMS = 4  # features of an oblique direction
-FEATURE_BINS, DIRECTION_BINS = 255, 64  # of a feature, and of a direction, at most
-CONTRAST = "mix"  # of boxes: sums, or differences of two of them
-# The largest box has the lengths of the array to this power. It is larger than that of manifold
-# forests: a tree has few directions, all of which must be worth a split. `python
-# -m benchmarks.measure.boosting boxes` shows the errors.
+FEATURE_BINS, DIRECTION_BINS = 255, 64  # largest numbers of bins
+CONTRAST = "mix"  # boxes are sums, or differences of two sums
+# The sides of the largest box are the lengths of the array to this power. It is larger than in
+# manifold forests, because a tree has few directions, all of which must be worth a split. See the
+# errors of `python -m benchmarks.measure.boosting boxes`.
 BOX_POWER = 2 / 3
 
 
@@ -24,9 +24,8 @@ class BoostingRows:
     Parameters
     ----------
     data : TrainingSet
-        If it has folds, each bag leaves out a different one. Otherwise `left_out_weight`, if it is
-        not None, has the weights of the last rows, which all bags hold out, see
-        `TrainingSet.joined_with_validation`.
+        If it has folds, each bag leaves out a different one. Otherwise, all bags hold out the last
+        rows, which have weights in `left_out_weight`, see `TrainingSet.joined_with_validation`.
     settings : BoostingSettings
 
     Attributes
@@ -35,9 +34,9 @@ class BoostingRows:
         Number of the rows that all bags hold out.
     unit : ndarray of shape (n_features,), float32
     target : ndarray of shape (n_rows, n_columns), float64
-        Target in the form that the loss takes.
+        Target for the kernel of the loss.
     start : ndarray of shape (n_outputs,), float64
-        Raw prediction that training starts from.
+        Initial raw prediction.
     response_unit : ndarray of shape (n_outputs,)
         Factors of raw predictions in a Forest.
     """
@@ -62,11 +61,11 @@ class BoostingRows:
         )
 
     def interactions(self):
-        """The interaction constraints for one bag; None if there are none."""
+        """Return the interaction constraints for one bag, or None."""
         return None if self.interacting is None else Interactions(self.interacting, self.column)
 
     def grower(self, settings, interactions):
-        """The kernel that grows the trees of one bag."""
+        """Return the kernel that grows the trees of one bag."""
         has_directions, max_terms = self.X.shape[1] > 1, MAX_TERMS
         if interactions is not None:
             max_terms = interactions.max_terms(max_terms)
@@ -78,14 +77,14 @@ class BoostingRows:
         return TreeGrower(self, settings, directions)
 
     def _box_sampler(self):
-        """The distribution of boxes; it holds scratch memory, so each bag has its own."""
+        """Return the distribution of boxes, with scratch memory for one bag."""
         shape, no = self.feature_shape, (False,) * len(self.feature_shape)
-        # Powers are rounded up, but not because of a rounding error.
+        # Round up, but ignore rounding errors.
         largest = np.ceil(np.array(shape) ** BOX_POWER - 1e-9).astype(np.int32)
         return BoxSampler(shape, no, no, np.ones_like(largest), largest, CONTRAST, False)
 
     def empty_tree(self):
-        """Arrays of a tree without a split."""
+        """Return the arrays of a tree without a split."""
         n_axes = 1 if self.feature_shape is None else len(self.feature_shape)
         return {
             "child": np.array([-1], dtype=np.int32),

@@ -1,4 +1,4 @@
-"""Settings of oblique boosting that are chosen by training small models.
+"""Choice of settings of oblique boosting by small models.
 
 A model is trained on some of the rows; its score is minus its loss on other rows.
 """
@@ -15,24 +15,23 @@ from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .threads import Control
 
-# All were chosen without a stored measurement. The groups `linear-start` and `depth` of
+# All constants were chosen without a stored measurement. The groups `linear-start` and `depth` of
 # `python -m benchmarks.measure.boosting` show errors with such trials, and of depths.
 
-# Trials of linear functions: number of rounds, maximum and minimum number of rows. With at most
-# half of the maximum, each fold is held out once. With fewer rows than the minimum, there is no
-# trial.
+# Trials of linear functions: number of rounds, and largest number of rows. With at most half as
+# many rows, each fold is held out once. With fewer than MIN_LINEAR_ROWS rows, there is no trial.
 TRIAL_ROUNDS, TRIAL_ROWS, TRIAL_FOLDS, MIN_LINEAR_ROWS = 100, 4000, 2, 100
-# A linear start is tried with these penalties, and with at most so many features.
+# A linear start is tried with these penalties if there are at most so many features.
 START_PENALTIES, MAX_START_FEATURES = (100.0, 1.0), 500
-TRIAL_SHARE = 0.25  # of the time that is left, at most; without a result, the first model is taken
-# Trials of depths: number of rounds, and maximum number of rows. With too few rows, the first
+TRIAL_SHARE = 0.25  # share of the remaining time; without a result, the first model is taken
+# Trials of depths: number of rounds, and largest number of rows. With too few rows, the first
 # depth is taken. The other settings keep the trials short.
 DEPTHS, DEPTH_ROUNDS, DEPTH_ROWS, MIN_DEPTH_ROWS = (4, 6, 8), 150, 12_000, 8_000
 SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
 
 
 def best_depth(data, settings, seed, limit):
-    """The best `max_depth` of small models without linear functions."""
+    """Return the best `max_depth` of small models without linear functions."""
     if not settings.early_stopping or np.count_nonzero(data.weight) < MIN_DEPTH_ROWS:
         return DEPTHS[0]
     settings = replace(settings, linear_leaves=False, linear_start=None, **SHORT)
@@ -41,9 +40,9 @@ def best_depth(data, settings, seed, limit):
 
 
 def with_best_linear(data, settings, seed, limit, tries_leaves, tries_start):
-    """The settings with the `linear_leaves` and the `linear_start` of the best small model.
+    """Return the settings with `linear_leaves` and `linear_start` of the best small model.
 
-    Settings that are not tried stay unchanged.
+    A setting that is not tried stays unchanged.
     """
     n_rows, n_features = len(in_training_copies(data, settings)), data.X.shape[1]
     tries_start &= n_features <= MAX_START_FEATURES
@@ -82,15 +81,15 @@ class Trial:
             held_out = [np.where(fold == number, data.weight, 0) for number in range(n_parts)]
         self.parts = [(data.weight - part, part) for part in held_out]
         self.rows, self.seed = BoostingRows(data, settings), seed
-        # The fit itself warns. A filter of warnings would apply to all threads.
+        # Only the fit itself warns. A warning filter would apply to all threads.
         n_rounds = min(n_rounds, settings.n_rounds)
         self.settings = replace(settings, n_rounds=n_rounds, warns=False)
         self.control, self.limit = Control(), limit
 
     def scores(self, changes):
-        """Scores of models with changed settings, a list of dicts, as an array.
+        """Return the scores of models with changed settings, a list of dicts.
 
-        All -inf where the time limit ended training.
+        They are -inf if the time limit ended training.
         """
         limit, control = self.limit, self.control
         limited = limit.part(TRIAL_SHARE).applied(control, ()) if limit else nullcontext()

@@ -1,4 +1,4 @@
-"""Forests of hyperplanes that are optimised node by node and optionally refined."""
+"""Forests of hyperplanes that are optimised node by node, and optionally refined."""
 
 from dataclasses import dataclass
 
@@ -54,15 +54,15 @@ class CO2Settings(ObliqueSettings):
     n_restarts: int = 0
     n_jumps: int = 0
     refine: str | JointSettings | None  # "alternating", joint training, or none
-    n_sweeps: int = 0  # of alternating refinement
-    has_votes: bool = False  # do trees vote, each for one class?
+    n_sweeps: int = 0  # sweeps of alternating refinement
+    has_votes: bool = False  # each tree votes for one class
 
 
 class CO2Method(ObliqueMethod):
     """Trains forests of hyperplanes, one node after another; `settings` are `CO2Settings`."""
 
     def splitter(self, sample):
-        """Of single features, random hyperplanes, OC1, or optimised hyperplanes."""
+        """Choose single features, random hyperplanes, OC1, or optimised hyperplanes."""
         settings = self.settings
         if settings.objective in ("random", None):
             options = {}
@@ -96,7 +96,7 @@ class CO2Method(ObliqueMethod):
         )
 
     def leaves(self, sample):
-        """The leaves of a user's loss; None if there is no such loss."""
+        """Return the leaves of a user's loss; None if there is no such loss."""
         loss = self.settings.loss
         if loss is None or sample.is_classification:
             return None if loss is None else UserLeaves(loss)
@@ -125,6 +125,6 @@ class CO2Method(ObliqueMethod):
         )
 
     def joined(self, forests, before=None, consume=False):
-        """One forest of trees, which vote if they should."""
+        """Join the trees of a forest, and let them vote if `has_votes`."""
         forest = super().joined(forests, before, consume)
         return with_votes(forest) if self.settings.has_votes else forest

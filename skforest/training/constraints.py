@@ -6,10 +6,10 @@ import numpy as np
 
 
 def read_monotonic(given, names, categories):
-    """The constraint of each column, -1, 0 or 1, as int8.
+    """Return the constraint of each column, -1, 0 or 1, as int8.
 
-    `given` is the parameter `monotonic_cst`: a number for each column, or a dict of some of the
-    `names`. `categories` are the numbers of the columns that cannot have a constraint.
+    `given` is the parameter `monotonic_cst`: a number for each column, or a dict from some of the
+    `names` to numbers. `categories` are the columns that cannot have a constraint.
     """
     listed = given
     if isinstance(given, dict):
@@ -35,11 +35,11 @@ def read_monotonic(given, names, categories):
 
 
 def read_groups(given, names):
-    """The groups of columns that may interact, bool of shape (n_groups, n_columns).
+    """Return the groups of columns that may interact, bool of shape (n_groups, n_columns).
 
-    `given` is the parameter `interaction_cst`: a list of sets of numbers or names of columns,
-    where columns in no set form a group. For "pairwise" and "no_interactions", the largest number
-    of columns of any group; for None, None: all may interact.
+    `given` is the parameter `interaction_cst`. A list has sets of numbers or names of columns;
+    columns in no set form another group. For "pairwise" and "no_interactions", return the largest
+    number of columns of a group. For None, return None: all columns may interact.
     """
     if given is None or isinstance(given, str):
         return {"no_interactions": 1, "pairwise": 2}.get(given)
@@ -87,11 +87,11 @@ class Interactions:
         self.n_columns = int(column.max()) + 1 if self.size else groups.shape[1]
 
     def max_terms(self, n):
-        """Largest number of features of a direction, given the number without constraints."""
+        """Return the largest number of features in a direction; `n` without constraints."""
         return n if self.size is None else min(n, self.size)
 
     def chances(self, chance):
-        """Probabilities of the features within each group, one group after another.
+        """Return the probabilities of the features within each group, one group after another.
 
         They are 0 in groups with fewer than two features.
         """
@@ -101,24 +101,22 @@ class Interactions:
         return (chance * member * (member.sum(axis=1) > 1)[:, None]).ravel()
 
     def start(self, grower):
-        """Start a tree: no column has been used by the splits above its only node."""
+        """Start a tree, whose root is below no split."""
         candidate, feature = np.nonzero(grower.column_features())
-        self.used = np.zeros((1, self.n_columns), dtype=np.float32)  # of all nodes
+        self.used = np.zeros((1, self.n_columns), dtype=np.float32)  # per node
         self.n_open = 1
         self.taken = np.zeros((grower.n_searched_columns(), self.n_columns), dtype=np.float32)
         self.taken[candidate, self.column[feature]] = 1
 
     def descend(self, parent, split):
-        """Add the open nodes, which the given splits have made of the given nodes."""
+        """Replace the open nodes by the children that `split` made of the nodes `parent`."""
         self.n_open = len(parent)
         children = np.maximum(self.used[parent], self.taken[split])
         self.used = np.concatenate([self.used, children])
 
     def allowed(self):
-        """Mask of the splits that open nodes may have, uint8 of shape (n_nodes, n_splits).
-
-        Products count columns, and are exact in float32.
-        """
+        """Return a mask of the allowed splits of open nodes: uint8, (n_nodes, n_splits)."""
+        # Products count columns, so they are exact in float32.
         used, taken = self.used[len(self.used) - self.n_open :], self.taken
         if self.size is not None:
             n_columns = used.sum(axis=1)[:, None] + taken.sum(axis=1) - used @ taken.T

@@ -1,4 +1,4 @@
-"""Draws of held-out rows, and early stopping of joint training by the loss on these rows."""
+"""Draws of held-out rows, and early stopping by their loss."""
 
 import math
 
@@ -7,12 +7,12 @@ import numpy as np
 from .._kernels.base.rows import random_stream
 
 FOLD_SEED = 2**61  # far from the numbers of trees and bags
-# Relative decrease of the validation loss that counts as progress, chosen without a measurement.
+# Relative decrease of the validation loss that counts as progress. Chosen without a measurement.
 TOLERANCE = 1e-4
 
 
 def validation_mask(fraction, weight, seed, group=None):
-    """Rows of a tree that are held out with `early_stopping`, drawn at random.
+    """Draw the held-out rows of a tree.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def validation_mask(fraction, weight, seed, group=None):
     """
     mask = np.zeros(len(weight), dtype=bool)
     chosen = np.flatnonzero(weight)
-    if fraction is None or len(chosen) == 1:  # one row makes one leaf, untrained
+    if fraction is None or len(chosen) == 1:  # one row makes one leaf, without training
         return mask
     n_held_out = max(1, round(fraction * len(chosen)))
     if n_held_out >= len(chosen):
@@ -48,10 +48,7 @@ def validation_mask(fraction, weight, seed, group=None):
 
 
 def _drawn(rows, n, random, group):
-    """`n` of the rows, at random; or whole groups with at least n rows, but not all groups.
-
-    No rows if all are in one group.
-    """
+    """Draw `n` of the rows, or some groups with at least n rows; none if there is one group."""
     if group is None:
         return random.permutation(rows)[:n]
     _, number, size = np.unique(group[rows], return_inverse=True, return_counts=True)
@@ -66,7 +63,7 @@ class EarlyStopping:
     Parameters
     ----------
     validation_mask : ndarray of shape (n_rows,), bool
-        Rows that are held out. If there are none, training is never stopped.
+        Held-out rows. If there are none, training is never stopped.
     n_iter_no_change : int
 
     Attributes
@@ -88,14 +85,7 @@ class EarlyStopping:
     def ends(self, loss, splits, report, n_done, n_epochs):
         """Report an epoch, see `Control`; if rows are held out, return `should_stop`.
 
-        Parameters
-        ----------
-        loss : float or None
-            Of the held-out rows; None if there are none.
-        splits : object or None
-            Result of the epoch.
-        report : callable or None
-        n_done, n_epochs : int
+        `loss` and `splits` are None if no rows are held out.
         """
         if report is not None:
             report(n_done, n_epochs, **({} if loss is None else {"loss": loss}))
@@ -105,18 +95,9 @@ class EarlyStopping:
         return should_stop
 
     def should_stop(self, loss, splits):
-        """Record an epoch; has the loss not decreased for `n_iter_no_change` epochs?
+        """Record an epoch; return whether the loss has stalled for `n_iter_no_change` epochs.
 
-        Parameters
-        ----------
-        loss : float
-            Of the held-out rows after the epoch.
-        splits : object
-            Result of the epoch, kept if its loss is the least so far.
-
-        Returns
-        -------
-        should_stop : bool
+        `splits` are the result of the epoch, kept if its validation loss is the lowest so far.
         """
         self.scores.append(-loss)
         if loss < self._least:
@@ -129,9 +110,9 @@ class EarlyStopping:
 
 
 def draw_weighted(weight, fraction, random, group=None):
-    """Mask of a fraction of the rows of positive weight, for hinge forests.
+    """Draw a fraction of the rows of positive weight, for hinge forests; return a mask.
 
-    All False if no row would be left to train on. Rows of a `group` are held out together.
+    It is empty if no row would be left to train on. Rows of a `group` are held out together.
     """
     mask = np.zeros(len(weight), dtype=bool)
     present = np.flatnonzero(weight)
@@ -142,7 +123,7 @@ def draw_weighted(weight, fraction, random, group=None):
 
 
 def draw_held_out(weight, fraction, seed, group=None):
-    """Weights of the rows that a single bag holds out, and 0 for all other rows.
+    """Draw the rows that a single bag holds out; return their weights, and 0 for other rows.
 
     Rows of a `group` are held out together.
     """
@@ -156,9 +137,9 @@ def draw_held_out(weight, fraction, seed, group=None):
 
 
 def balanced_folds(y, n_folds, seed, group=None):
-    """Random fold of each row; all folds have about the same targets.
+    """Draw a fold for each row; folds have similar targets and about equal numbers of rows.
 
-    Each group is in one fold, and folds have about equal numbers of rows.
+    The rows of a group are in one fold.
     """
     random = random_stream(seed, FOLD_SEED)
     if group is not None:

@@ -21,12 +21,12 @@ from ..table.feature_grid import FeatureGrid
 from .early_stopping import EarlyStopping, validation_mask
 from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions
 
-# Chosen without a stored measurement. The unit of a feature is its standard deviation, but at
-# least this share of the largest one.
+# The constants were chosen without a stored measurement. The unit of a feature is its standard
+# deviation, but at least this share of the largest one.
 MIN_DEVIATION = 0.3
-COUNTED_ROWS = 1000  # of which active leaves are counted
-MIN_UNIT = 1e-6  # features on a grid that vary less than this share of the largest are left out
-MIN_SPLIT_ROWS = 50  # with fewer, a tree without a split is no sign of failed training
+COUNTED_ROWS = 1000  # rows used to count active leaves
+MIN_UNIT = 1e-6  # features on a grid that vary less, relative to the largest, are left out
+MIN_SPLIT_ROWS = 50  # with fewer rows, a tree without a split does not mean that training failed
 
 
 # --------------------------------------------------------------------------------------- settings
@@ -55,7 +55,7 @@ class Annealing:
         return self.grown + self.finetune_epochs * self.steepness_step
 
     def at_final_steepness(self, W, threshold, n_epochs):
-        """Splits after some epochs, in units in which their steepness is the final one.
+        """Rescale splits after some epochs to the final steepness.
 
         All trees of a forest share one steepness, and only its product with a margin counts.
 
@@ -64,7 +64,7 @@ class Annealing:
         W : ndarray of shape (n_splits, n_features), float32
         threshold : ndarray of shape (n_splits,), float32
         n_epochs : int
-            Epochs of joint training that are done.
+            Completed epochs of joint training.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class Annealing:
         return W * factor, threshold * factor
 
     def rates(self):
-        """Learning rates of the epochs of joint training: constant, or half a cosine down to 0."""
+        """Return the rates of all epochs of joint training: constant, or a cosine down to 0."""
         if self.schedule == "constant":
             return np.full(self.finetune_epochs, self.learning_rate)
         done = (np.arange(self.finetune_epochs) + 0.5) / max(self.finetune_epochs, 1)
@@ -83,7 +83,7 @@ class Annealing:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of the features in training, and which features a split may use.
+    """Units of the features in training, and the features that a split may use.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class EndToEndSettings(ObliqueSettings):
     patch_size: tuple | None  # lengths along all axes of the grid
     validation_fraction: float | None  # None: no early stopping
     n_iter_no_change: int
-    gate: str  # of trained trees
+    gate: str  # gate of trained trees
 
 
 # ----------------------------------------------------------------------------------------- method
@@ -143,13 +143,13 @@ class EndToEndMethod(ObliqueMethod):
         self.feature_units = feature_units
 
     def prepared(self, data, members, request):
-        """Units of features, and the features that splits may use, are computed once."""
+        """Compute the Units of all trees once."""
         data, _ = super().prepared(data, members, request)
         units = shared_units(data, self.settings)
         return data, EndToEndMethod(self.settings, self.task, self.sampling, units)
 
     def splitter(self, sample):
-        """Of soft splits."""
+        """Search soft splits."""
         settings = self.settings
         return SoftSplitter, SoftOptions(
             **self.search_options(sample),
@@ -160,12 +160,12 @@ class EndToEndMethod(ObliqueMethod):
         )
 
     def directions_metadata(self, sample, arrays):
-        """Trees are soft while they are trained."""
+        """Add deviations and the soft gate; trees are soft while they are trained."""
         metadata = super().directions_metadata(sample, arrays)
         return metadata | {"gate": "sigmoid", "steepness": self.settings.annealing.final}
 
     def train(self, sample, seed, control):
-        """Grow one tree, or begin with a complete one, and train it as a whole."""
+        """Grow one tree, or start from a complete one, and train it as a whole."""
         settings = self.settings
         if settings.validation_fraction is not None:
             sample, _ = sample.in_copies()
@@ -185,14 +185,14 @@ class EndToEndMethod(ObliqueMethod):
         return with_gate(forest, settings.gate), record
 
     def joined(self, forests, before=None, consume=False):
-        """One forest of trees with the gate of the settings, also those of an earlier fit."""
+        """Join trees, and give all of them the gate of the settings."""
         gate = self.settings.gate
         forests = [with_gate(forest, gate) for forest in forests]
         before = None if before is None else with_gate(before, gate)
         return super().joined(forests, before, consume)
 
     def _complete(self, sample, seed):
-        """A complete tree of random hyperplanes, with leaves from the rows that reach them."""
+        """Return a complete tree of random hyperplanes, with leaves from their rows."""
         arrays = complete_tree(sample, self.settings.max_depth, self.feature_units, seed)
         metadata = self.directions_metadata(sample, arrays)
         metadata["weight_dtype"] = self.settings.weight_dtype
@@ -215,7 +215,7 @@ class EndToEndMethod(ObliqueMethod):
 
 
 def shared_units(data, settings):
-    """The Units of all trees of a forest."""
+    """Return the Units of all trees of a forest."""
     n_features, n_used = data.X.shape[1], settings.max_features
     grid = FeatureGrid(settings.feature_shape, n_features)
     unit = _unit(data, settings.feature_shape is not None)
@@ -234,10 +234,10 @@ def shared_units(data, settings):
 
 
 def _unit(data, on_grid):
-    """Factors that bring the features to a common deviation, 0 for constant ones.
+    """Return factors that give features a common deviation; 0 for constant features.
 
-    Features on a grid share one unit. Other features have a unit each, which is limited, so that
-    features with little variation are not amplified too much.
+    Features on a grid share one unit. Other features each have a unit, which is limited so that
+    little variation is not amplified too much.
     """
     varies = data.X.max(axis=0) > data.X.min(axis=0)
     deviation = np.where(varies, data.unit().astype(np.float64), 0.0)
@@ -251,21 +251,9 @@ def _unit(data, on_grid):
 
 
 def complete_tree(data, depth, units, seed):
-    """Arrays of a complete tree, before its rows are counted.
+    """Return the arrays of a complete tree, before its rows are counted.
 
-    Hyperplanes have random directions of norm 1, in units of training, through the mean row.
-
-    Parameters
-    ----------
-    data : TrainingSet
-    depth : int
-    units : Units
-    seed : int
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-        Of a `Forest` of one tree.
+    Hyperplanes have random directions of norm 1, in the Units of training, through the mean row.
     """
     random = random_stream(seed, depth)
     n_splits, n_outputs = 2**depth - 1, data.n_outputs
@@ -278,7 +266,7 @@ def complete_tree(data, depth, units, seed):
     child = np.full(2 * n_splits + 1, -1, dtype=np.int32)
     child[:n_splits] = 2 * np.arange(n_splits) + 1  # in the order of a heap
     if data.is_classification:
-        # One value row for each class; those of the leaves follow from the rows.
+        # One value row for each class; the rows of data determine the leaves later.
         pure = np.arange(n_outputs)
         values = {"value": np.ones(n_outputs), "value_start": np.append(pure, n_outputs)}
         values["value_index"] = pure
@@ -306,21 +294,20 @@ def train_together(forest, data, seed, control, options, stopping):
     Parameters
     ----------
     forest : Forest
-        Of one tree, with the gate "sigmoid".
+        It has one tree, with the gate "sigmoid".
     data : TrainingSet
         The sample of the tree.
     seed : int
     control : Control
     options : SoftOptions
-        Options of the splits. Their annealing, units, smoothness, criterion and limits of leaves
-        are read.
+        Training reads the annealing, units, smoothness, criterion and limits of leaves.
     stopping : EarlyStopping
-        Its rows are not trained on; leaves are recomputed from all rows.
+        Its held-out rows only count when leaves are recomputed.
 
     Returns
     -------
     forest : Forest
-        Leaves are recomputed from the rows that reach them; leaves with too few rows are removed.
+        Leaves have the values of their rows; leaves with too few rows are merged.
     record : dict
         "loss_curve_", "validation_scores_", "steepness_curve_", "active_leaves_curve_", "n_iter_".
     """
@@ -332,8 +319,7 @@ def train_together(forest, data, seed, control, options, stopping):
         if curve:
             W, threshold = training.planes()
             steepness, n_active = training.steepness, training.n_active
-    # This is also needed without training: directions are stored as sparse rows if these are
-    # smaller.
+    # Also repack untrained trees, to store directions as sparse rows if these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
     # Some leaves of a complete tree have no rows.
     if curve or len(stopping.rows) or forest.node_weight.min() == 0:
@@ -350,16 +336,16 @@ def train_together(forest, data, seed, control, options, stopping):
 
 
 class _Training:
-    """The joint training of one tree; its parameters are those of `train_together`."""
+    """The joint training of one tree; parameters as in `train_together`."""
 
     def __init__(self, forest, data, seed, stop, options, stopping):
         self.forest, self.stop, self.options, self.stopping = forest, stop, options, stopping
         weight = data.weight.copy()
         weight[stopping.rows] = 0
         self.data, self.validation_data = data.sample(weight), data.subset(stopping.rows)
-        self.steepness, self.n_active = [], []  # of every epoch
+        self.steepness, self.n_active = [], []  # one entry per epoch
         rows = self.data.rows
-        # So few rows that routing them takes a small part of the time of an epoch.
+        # Routing so few rows takes a small part of the time of an epoch.
         self.routed = data.X[rows[:: -(-len(rows) // COUNTED_ROWS)]]
         self.trainer = SoftTrainer(self.data, options, seed, stop, DenseTree.of(forest))
 
@@ -401,19 +387,19 @@ class _Training:
         return curve
 
     def planes(self):
-        """Hyperplanes after the last epoch, or after the epoch with the best validation score."""
+        """Return the hyperplanes of the last epoch, or of the best one in validation."""
         return self.trainer.planes() if self.stopping.best is None else self.stopping.best
 
     def _active_leaves(self):
-        """Number of leaves that some training rows reach by hard routing."""
+        """Return the number of leaves that some training rows reach by hard routing."""
         planes = self.trainer.planes()
         forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
         return len(np.unique(route(forest, self.routed)))
 
     def _validation_loss(self, planes):
-        """Weighted mean squared error of soft routing on the held-out rows.
+        """Return the weighted mean squared error of soft routing on held-out rows.
 
-        The likelihood would be 0 if no leaf near a row has training rows of its class.
+        The likelihood is not used: it would be 0 if no leaf near a row has its class.
         """
         forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
         forest = recount(forest, self.data, self.options.criterion)
@@ -422,9 +408,9 @@ class _Training:
 
 
 def _merge_small_leaves(forest, data, options):
-    """Merge leaves until each has the least number of rows and the least weight.
+    """Merge leaves until each has enough rows and weight.
 
-    A leaf that is too small is merged into its sibling; if both are too small, the lighter one is.
+    A leaf that is too small is merged into its sibling; if both are, the lighter one is merged.
     """
     trains = data.weight > 0
     while len(forest.threshold):
@@ -434,7 +420,7 @@ def _merge_small_leaves(forest, data, options):
         small = (forest.child < 0) & (
             (n_rows < options.min_samples_leaf) | (weight < options.min_weight_leaf)
         )
-        left = np.arange(1, forest.n_nodes, 2)  # siblings stand side by side
+        left = np.arange(1, forest.n_nodes, 2)  # siblings are adjacent
         both = small[left] & small[left + 1]
         lighter = forest.node_weight[left] <= forest.node_weight[left + 1]
         small[left[both & ~lighter]] = False

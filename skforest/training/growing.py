@@ -21,7 +21,7 @@ from .user_leaves import UserLeaves
 
 MAX_DEPTH = 2**31 - 1
 # Chosen without a stored measurement.
-SEARCHED = 1024  # rows among which the cut of a large node is searched by default
+SEARCHED = 1024  # default number of rows to search the cut of a large node
 STUMP_VISITS = 20_000  # n_epochs="auto": rows shown to a stump, in 3 to 30 epochs
 MAX_STUMP_EPOCHS = 30
 UNLIMITED = 2**40
@@ -37,13 +37,13 @@ class SplitterOptions:
     criterion: str  # "gini", "entropy" or "squared_error"
     sampler: Sampler  # draws directions; it holds scratch memory, so each tree has its own
     n_candidates: int  # directions tried at a node
-    exact: bool  # cut between any two rows, by sorting; else between bins
+    exact: bool  # cut between any two rows, by sorting; otherwise between bins
     n_bins: int
-    max_search_samples: int  # larger nodes are searched in such a subset, unless `exact`
+    max_search_samples: int  # larger nodes are searched in a subset of this size, unless `exact`
     min_samples_leaf: int
     min_weight_leaf: float
-    may_overflow: bool = False  # are features so large that a projection may exceed float32?
-    zooms: bool = False  # make bins again within one that has most rows: are there outliers?
+    may_overflow: bool = False  # features are so large that a projection may exceed float32
+    zooms: bool = False  # there are outliers: if one bin has most rows, divide it into bins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class StumpOptions(SplitterOptions):
     gradient_leaves: bool
     keep_last: bool
     constant_rate: bool
-    leaves: UserLeaves | None = None  # of a loss of the user; each tree has its own
+    leaves: UserLeaves | None = None  # leaves with a loss of the user, for one tree
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class GrowthLimits:
 
 
 def grow_tree(data, splitter, options, limits, seed, stop):
-    """Grow one tree on its sample: arrays of a `Forest`, with leaf values in the units of y.
+    """Grow one tree on its sample; return arrays of a `Forest`, with leaf values in units of y.
 
     `splitter` is a subclass of `SearchSplitter`, and `options` are its `SplitterOptions`. Training
     ends early if `stop`, uint8 of shape (1,), is not 0.
     """
-    # Weights are divided by a power of two near their sum, so no tree depends on their scale, even
-    # if their logarithms tie.
+    # Dividing weights by a power of two near their sum makes trees independent of their scale,
+    # even if logarithms tie.
     unit = np.ldexp(1.0, np.frexp(data.weight.sum())[1])
     grown = splitter(
         data.sample(data.weight / unit),
@@ -113,7 +113,7 @@ def grow_tree(data, splitter, options, limits, seed, stop):
 
 
 def search_splitter(**options):
-    """The splitter that searches among random directions, from keywords of `SplitterOptions`."""
+    """Return a search among random directions, with keywords of `SplitterOptions`."""
     return SearchSplitter, SplitterOptions(**options)
 
 
@@ -128,7 +128,7 @@ class GrowthSettings:
     max_features: int  # directions tried at a node
     max_bins: int
     max_search_samples: int | None
-    exact: bool  # is the cut of a node between any two rows, or between bins?
+    exact: bool  # as in `SplitterOptions`
     max_depth: int
     min_samples_split: int | float
     min_samples_leaf: int | float
@@ -142,7 +142,7 @@ class GrowingMethod(Method):
 
     @property
     def n_members(self):
-        """Number of trees."""
+        """int: number of trees."""
         return self.settings.n_estimators
 
     def train(self, sample, seed, control):
@@ -150,24 +150,24 @@ class GrowingMethod(Method):
         return self.grow(sample, seed, control.stop), {}
 
     def grow(self, sample, seed, stop):
-        """A grown tree as a Forest."""
+        """Grow a tree; return it as a Forest."""
         splitter, options = self.splitter(sample)
         arrays = grow_tree(sample, splitter, options, self.limits(sample), seed, stop)
         metadata = self.directions_metadata(sample, arrays)
         forest = self.task.forest(arrays, sample, **metadata)
-        # Best-first growth searches nodes that it never splits.
+        # Best-first growth finds directions for nodes that it never splits.
         return forest.compact() if self.settings.max_leaf_nodes else forest
 
     @abstractmethod
     def splitter(self, sample):
-        """The kernel class that splits the nodes of a tree, and its `SplitterOptions`."""
+        """Return the kernel class that splits the nodes of a tree, and its `SplitterOptions`."""
 
     @abstractmethod
     def directions_metadata(self, sample, arrays):
-        """Add arrays that the directions need; return further arguments of their Forest."""
+        """Add the arrays that directions need; return further arguments of the Forest."""
 
     def search_options(self, sample, **options):
-        """`SplitterOptions` of a search among single features, as keywords; `options` override."""
+        """Return keywords of `SplitterOptions` to search single features; `options` override."""
         settings = self.settings
         _, min_leaf = self.min_samples(sample)
         options = {
@@ -187,7 +187,7 @@ class GrowingMethod(Method):
         return options
 
     def limits(self, sample):
-        """The `GrowthLimits` of a tree."""
+        """Return the `GrowthLimits` of a tree."""
         settings = self.settings
         min_split, _ = self.min_samples(sample)
         min_gain = settings.min_impurity_decrease * sample.weight.sum()
@@ -197,7 +197,7 @@ class GrowingMethod(Method):
         return GrowthLimits(settings.max_depth, min_split, min_gain, settings.max_leaf_nodes)
 
     def min_samples(self, sample):
-        """(min_samples_split, min_samples_leaf) as counts."""
+        """Return min_samples_split and min_samples_leaf as counts."""
         n_rows = np.count_nonzero(sample.weight)
         split, leaf = self.settings.min_samples_split, self.settings.min_samples_leaf
         if not isinstance(split, Integral):
@@ -218,23 +218,23 @@ class ObliqueMethod(GrowingMethod):
     """Methods whose trees have hyperplanes; `settings` are `ObliqueSettings`."""
 
     def prepared(self, data, members, request):
-        """Units of the features are computed once."""
+        """Compute the units of the features once."""
         data.unit()
         return data, self
 
     def grow(self, sample, seed, stop):
-        """A grown tree as a Forest, with weights of hyperplanes in `weight_dtype`."""
+        """Grow a tree; return it as a Forest, with weights in `weight_dtype`."""
         forest = super().grow(sample, seed, stop)
         if self.settings.weight_dtype == "float32" or stop[0]:
             return forest
         return to_half_precision(forest, sample, self.task.criterion)
 
     def directions_metadata(self, sample, arrays):
-        """Importances need the deviations of the features."""
+        """Add the deviations of the features, which importances need."""
         arrays["deviation"] = sample.deviation()
         return {}
 
     def stump_splitter(self, sample, first_cut=None, **options):
-        """The splitter of hyperplanes; `first_cut` and `options` as in `StumpOptions`."""
+        """Return the splitter of hyperplanes; `first_cut` and `options` as in `StumpOptions`."""
         first_cut = self.search_options(sample, **(first_cut or {}))
         return StumpSplitter, StumpOptions(**first_cut, **options)

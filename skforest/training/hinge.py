@@ -19,18 +19,17 @@ from .losses import for_squared_errors, weighted_quantile
 from .method import Method
 from .trials import quick_importances
 
-# Number of columns that inner products read, the most important ones, if the table has fewer rows.
-# Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns, which no
-# command repeats.
+# If the table has fewer rows than this, inner products read only so many of the most important
+# columns. Chosen by time and accuracy on simulated tables of 100 rows and 2000 to 4000 columns;
+# no command repeats this.
 MANY_COLUMNS = 384
-# Of a feature, where the mean is about 1. Chosen without a stored measurement.
-MIN_EMPHASIS = 1e-3
-# Number of rows to find the temperature, unless it is more than half of the rows; with fewer rows
-# in all than the second number, there is no temperature. Chosen by
+MIN_EMPHASIS = 1e-3  # the mean is about 1; chosen without a stored measurement
+# The temperature is found on TEMPERATURE_ROWS rows, or half of the rows if there are fewer; tables
+# with fewer than MIN_ROWS rows have no temperature. Chosen by
 # `python -m benchmarks.measure.hinge few-rows`.
 TEMPERATURE_ROWS, MIN_ROWS = 30, 20
-# The temperature of the mean of several bags is that of one bag to this power, by the log loss of
-# held-out training rows of 22 tables (`python -m benchmarks.measure.hinge temperature`).
+# The temperature of one bag to this power is used for the mean of several bags. Chosen by the log
+# loss of held-out training rows of 22 tables (`python -m benchmarks.measure.hinge temperature`).
 TEMPERATURE_POWER = 0.7
 
 
@@ -39,13 +38,13 @@ class HingeSettings(BagSettings):
     """The parameters of hinge forests, with every value resolved."""
 
     n_bags: int
-    n_directions: int  # the parameter; `n_linear` is 0 where columns are the only features
-    # (n_patches, patch_size), int32: pixels under a kernel at each of its places; None for tables.
+    n_directions: int  # the parameter; `n_linear` is 0 if columns are the only features
+    # (n_patches, patch_size), int32: pixels under a kernel at each place; None for tables.
     receptive_fields: np.ndarray | None
     importance_power: float
-    calibrate: bool  # is a temperature wanted, where rows can be held out to find it?
-    held_out_fraction: float  # of the rows, for the temperature or for the shift of quantiles
-    temperature: float = 1.0  # that of the bags before, in a warm start
+    calibrate: bool  # find a temperature if rows can be held out
+    held_out_fraction: float  # share of the rows for the temperature or the shift of quantiles
+    temperature: float = 1.0  # temperature of the earlier bags in a warm start
 
 
 class HingeMethod(Method):
@@ -71,13 +70,13 @@ class HingeMethod(Method):
 
     @property
     def n_members(self):
-        """Number of bags."""
+        """int: number of bags."""
         return self.settings.n_bags
 
-    # ------------------------------------------------------------------------ what all bags share
+    # ------------------------------------------------------------------------ shared by all bags
 
     def prepared(self, data, members, request):
-        """The features in their units; rows that no bag sees, or that the first bag leaves out."""
+        """Compute units of features, and hold out rows from all bags or from the first one."""
         method, is_kept_apart = copy(self), None
         if self.loss.quantile is not None:
             if not self.sampling.bootstrap:
@@ -94,20 +93,20 @@ class HingeMethod(Method):
         return data, method
 
     def _may_find_temperature(self, data):
-        """Are there several bags and enough rows, and are no rows left out already?"""
+        """Return whether there are several bags and enough rows, and none are left out yet."""
         settings = self.settings
         is_wanted = settings.calibrate and settings.n_bags > 1 and data.fold is None
         return is_wanted and len(data) >= MIN_ROWS
 
     def held_out(self, data):
-        """Mask of the rows that calibrate the forest, the same in every call; or all False."""
+        """Return a mask of the rows that calibrate the forest, the same in every call."""
         fraction = self.settings.held_out_fraction
         if self.loss.quantile is None:
             fraction = max(fraction, min(0.5, TEMPERATURE_ROWS / len(data)))
         return draw_weighted(data.weight, fraction, random_stream(self.seed), data.group)
 
     def emphasis(self, data):
-        """Factors of the features in the inner products by their importances, float64."""
+        """Return factors of the features in inner products, from their importances; float64."""
         n_features, power = data.X.shape[1], self.settings.importance_power
         is_image = self.settings.receptive_fields is not None
         if is_image or not power or np.count_nonzero(data.weight) < 2:
@@ -119,7 +118,7 @@ class HingeMethod(Method):
         return np.maximum(emphasis, MIN_EMPHASIS)
 
     def input(self, data, emphasis, is_stream=False):
-        """The rows and the units in which features are trained on."""
+        """Return the rows, with features in the units of training."""
         settings = self.settings
         if settings.receptive_fields is not None:
             return HingeInput.of_images(data, settings.receptive_fields)
@@ -145,7 +144,7 @@ class HingeMethod(Method):
         return bag, record
 
     def training(self, data, source, seed, stop):
-        """The `HingeTraining` of one bag."""
+        """Return the `HingeTraining` of one bag."""
         target = self.loss.scale.standardized(data.target, data.units)
         kernel = self.loss.new_kernel()
         kernel.set_units(data.units)
@@ -154,13 +153,13 @@ class HingeMethod(Method):
         )
 
     def packed(self, training, data, keep_all=False):
-        """A trained bag as a Forest; `keep_all`: with all leaves that rows have ever reached."""
+        """Convert a trained bag to a Forest; `keep_all` is as in `HingeTraining.compacted`."""
         forest = self.task.forest(
             training.arrays(data.units.response) | {"baseline": data.baseline},
             data,
             aggregate="sum",
             gate="margin",
-            n_shared_values=1,  # that of subtrees which no row reaches
+            n_shared_values=1,  # the value of subtrees that no row reaches
             link=self.loss.link,
         )
         return training.compacted(forest, keep_all)
@@ -168,7 +167,7 @@ class HingeMethod(Method):
     # -------------------------------------------------------------------------------- all bags
 
     def finish(self, trained, before=None):
-        """The forest of all bags, with leaves divided by the temperature, or shifted quantiles."""
+        """Join all bags, and divide leaves by the temperature or shift quantiles."""
         forest = self.joined(trained.forests, consume=True)
         temperature = temperature_of(trained.records, self.settings)
         if temperature != 1:
@@ -179,12 +178,12 @@ class HingeMethod(Method):
         level = self.loss.quantile
         if level is None:
             return forest
-        # Bags that a warm start adds move the quantile of all.
+        # Bags added by a warm start change the quantile of all bags.
         baseline = calibrated_baseline(forest, trained.data, self.held_out(trained.data), level)
         return forest.replaced(forest.arrays | {"baseline": baseline})
 
     def joined(self, forests, before=None, consume=False):
-        """One forest of all bags, with the baseline of the last ones, see `finish`."""
+        """Join all bags, with the baseline of the last ones, see `finish`."""
         baseline = forests[-1].baseline
         if before is not None and (before.baseline != baseline).any():
             before = before.replaced(before.arrays | {"baseline": baseline})
@@ -195,7 +194,7 @@ class HingeMethod(Method):
 
 
 def found_temperature(bag, data):
-    """The temperature of the mean of all bags, found on the rows that one of them left out."""
+    """Find the temperature of the mean of all bags on the rows that one bag left out."""
     rows = np.flatnonzero(data.left_out_weight)
     codes, weight = data.target[rows].astype(np.int64), data.left_out_weight[rows]
     of_bag = flattening_temperature(responses(bag, data.X[rows]), codes, weight)
@@ -203,18 +202,18 @@ def found_temperature(bag, data):
 
 
 def temperature_of(records, settings):
-    """The temperature of bags with these records; those of a warm start have that of the first."""
+    """Return the temperature in records; bags of a warm start use that of the first fit."""
     return records[0].get("temperature", settings.temperature)
 
 
 def calibrated_baseline(forest, data, mask, quantile):
-    """The baseline with which a forest has a quantile on the validation rows in `mask`.
+    """Return the baseline with which a forest predicts a quantile on the rows in `mask`.
 
-    A forest with nearly no training loss predicts the training targets themselves, whatever the
-    quantile. Split conformal prediction shifts it by the quantile of its residuals on rows that it
-    was not trained on: the next target from the same distribution then lies below the prediction
-    with the requested probability (Romano, Patterson, Candes, "Conformalized Quantile Regression",
-    2019). Without validation rows, the baseline is that of the forest.
+    A forest with nearly no training loss predicts the training targets, whatever the quantile.
+    Split conformal prediction shifts it by the quantile of its residuals on held-out rows: the
+    next target from the same distribution then lies below the prediction with the requested
+    probability (Romano, Patterson, Candes, "Conformalized Quantile Regression", 2019). If no row
+    is in the mask, the baseline does not change.
     """
     if not mask.any():
         return forest.baseline

@@ -19,14 +19,14 @@ from .early_stopping import draw_weighted
 from .hinge_packing import HingePacker, compacted
 from .losses import robust_size
 
-# Constants that are not from the paper were chosen without a stored measurement.
+# Constants without a section of the paper were chosen without a stored measurement.
 SPAN = 3.0  # initial thresholds are uniform in -3 .. 3 deviations (section 4)
-COLUMNS = 0.25  # largest share of tests of columns, where other features are learned
-N_CHECKS = 40  # evaluations of the loss, or more: one after STEPS_OF_CHECK steps at the latest
+COLUMNS = 0.25  # largest share of tests of columns if other features are learned
+N_CHECKS = 40  # smallest number of evaluations of the loss, at most STEPS_OF_CHECK steps apart
 STEPS_OF_CHECK = 500
-PLATEAU = 3, 0.3  # evaluations without progress after which the rate is multiplied; factor
+PLATEAU = 3, 0.3  # evaluations without progress before the rate is reduced, and its factor
 FIRST_ROWS = 2048  # rows for the initial statistics of features
-COPIED = "direction mean variance tests leaf value head".split()  # of the best model so far
+COPIED = "direction mean variance tests leaf value head".split()  # arrays of the best model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class BagSettings:
     fern: bool
     head: str  # "leaves", or "linear": a learned matrix maps the responses of trees to outputs
     n_linear: int  # learned features of each patch
-    has_unit_weights: bool  # they start with weights of variance 1, else 1 / patch size
+    has_unit_weights: bool  # initial weights have variance 1, otherwise 1 / patch size
     identity: bool  # columns of the table are features, too
     optimizer: str
     learning_rate: float
@@ -48,13 +48,13 @@ class BagSettings:
     dropout: float
     batch_size: int
     n_steps: int
-    validation_fraction: float  # rows of each bag for early stopping; 0: no early stopping
+    validation_fraction: float  # share of rows for early stopping; 0: no early stopping
     n_iter_no_change: int
     leaf_scale: float = 0.01  # standard deviation of the initial vectors of leaves (section 4)
 
 
 def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
-    """Initial parameters (algorithm 1), as `HingeTrainer` takes them: dict of ndarray.
+    """Draw the initial parameters (algorithm 1): a dict of arrays for `HingeTrainer`.
 
     Columns of the table that are features themselves are divided by `emphasis`.
     """
@@ -72,7 +72,7 @@ def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
     threshold = random.uniform(-SPAN, SPAN, size=(n_trees, n_tests)).astype(np.float32)
     feature = _pool(n_patches * n_linear, n_identity, first, (n_trees, n_tests), random)
     is_linear = feature < first
-    # From the number of a learned feature to its place, which is padded patch by patch.
+    # Convert the number of a learned feature to its place; patches are padded.
     place = feature // max(n_linear, 1) * patch + feature % max(n_linear, 1)
     feature = np.where(is_linear, place, feature).astype(np.int32)
     n_leaves = 2**depth
@@ -80,7 +80,7 @@ def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
     if settings.head == "linear":
         head = np.zeros((n_trees, padded(n_outputs)), dtype=np.float32)
         head[:, :n_outputs] = random.normal(size=(n_trees, n_outputs))
-        n_outputs = 1  # of a tree
+        n_outputs = 1  # outputs of one tree
     return {
         "direction": direction,
         "receptive_fields": receptive_fields,
@@ -101,7 +101,7 @@ def new_arrays(settings, receptive_fields, n_outputs, emphasis, random):
 
 
 def _pool(n_linear, n_identity, first, shape, random):
-    """Features of tests: uniform over all, with at most the share `COLUMNS` of columns."""
+    """Draw features for tests uniformly, but at most the share `COLUMNS` from columns."""
     share = n_identity / (n_linear + n_identity)
     if n_linear:
         share = min(share, COLUMNS)
@@ -112,7 +112,7 @@ def _pool(n_linear, n_identity, first, shape, random):
 
 
 class HingeTraining:
-    """The training of one bag, on a target of shape (n_rows, loss.n_columns), float64."""
+    """The training of one bag; `target` is float64 of shape (n_rows, loss.n_columns)."""
 
     def __init__(self, source, target, loss: LossKernel, weight, settings, seed, stop, group=None):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
@@ -139,11 +139,11 @@ class HingeTraining:
         self.validation_target = target[self.validation_rows]
 
     def run(self, report=None, limit=None):
-        """Train for all steps, or until the validation loss stops falling.
+        """Train for all steps, or until the validation loss stops decreasing.
 
-        `report` is called with the number of evaluations done and the number of all. With a
-        `TimeLimit`, there are only as many steps as fit into the time. ValueError if the loss
-        becomes infinite before the first evaluation on validation rows.
+        `report` is called with the number of completed evaluations and the total. A `TimeLimit`
+        reduces the number of steps. ValueError if the loss becomes infinite before the first
+        evaluation on validation rows.
         """
         settings, start = self.settings, time.perf_counter()
         size = min(max(1, -(-settings.n_steps // N_CHECKS)), STEPS_OF_CHECK)
@@ -188,10 +188,10 @@ class HingeTraining:
             self.trainer.restore(self.best)
 
     def _end_in(self, n_steps):
-        """End after at most so many further steps, with the rate of the last step of training.
+        """End after at most `n_steps` further steps, with the final rate of the schedule.
 
-        The schedule is bent so that its rest takes the remaining steps. These are counted from
-        `bend`, a step and the share of the schedule that is done at this step.
+        The rest of the schedule is compressed into the remaining steps. `bend` is the step where
+        this begins, and the share of the schedule before it.
         """
         end = min(self.n_done + n_steps, self.settings.n_steps)
         if end != self.end:
@@ -199,17 +199,17 @@ class HingeTraining:
             self.end = end
 
     def _progress(self, steps):
-        """Share of the schedule that is done before steps."""
+        """Return the share of the schedule before each of some steps."""
         first, share = self.bend
         if not first:
             return steps / self.settings.n_steps
         return share + (1 - share) * (steps - first) / max(self.end - first, 1)
 
     def set_units(self, source, window):
-        """Take features in the units of `source`, which knows no rows.
+        """Take features in the units of `source`, which has no rows.
 
-        Units are constants in learning, as are the statistics of inner products, which are
-        computed again from the rows of the TrainingSet `window`.
+        Statistics of inner products are computed again from the TrainingSet `window`; like units,
+        they are constants in training.
         """
         arrays = self.trainer.arrays
         if self.settings.identity:
@@ -230,7 +230,7 @@ class HingeTraining:
         self._forget_steps()
 
     def _forget_steps(self):
-        """Begin with a new state of the optimiser: gradients have other units."""
+        """Reset the state of the optimiser, because gradients have other units."""
         arrays = self.trainer.arrays
         for name in arrays:
             if name.endswith(("_mean", "_power")):
@@ -238,7 +238,7 @@ class HingeTraining:
         arrays["value"][:, 1:], arrays["counts"][0] = 0, 0
 
     def window_table(self, window):
-        """The rows of a TrainingSet as learned features see them."""
+        """Return the rows of a TrainingSet as learned features see them."""
         return replace(self.source, scaled=window.X).table()
 
     def partial_fit(self, data, target):
@@ -255,13 +255,13 @@ class HingeTraining:
             self._fail()
 
     def release_rows(self):
-        """Drop the references to the rows, which need not stay in memory between parts."""
+        """Drop the references to rows, so that they do not stay in memory between parts."""
         self.source = self.source.subset(slice(0))
         self.weight = self.table = self.target = self.trained_rows = None
         self.validation_table = self.validation_target = None
 
     def _adapt_loss(self, rows):
-        """Tell the loss how large residuals are, measured on some of the first rows."""
+        """Tell the loss the size of residuals, measured on some of the first rows."""
         if self.loss.is_adaptive and self.n_done:
             rows = rows[:FIRST_ROWS]  # the canonical order is random
             raw = self.trainer.respond(self.source.subset(rows).table())
@@ -283,7 +283,7 @@ class HingeTraining:
         self.best = {name: arrays[name].copy() for name in COPIED}
 
     def _fail(self):
-        """The loss is infinite: warn if there is a model to return, otherwise raise."""
+        """Handle an infinite loss: warn if there is a model to return, otherwise raise."""
         settings = self.settings
         used, change = f"learning_rate={settings.learning_rate:.3g}", "learning_rate"
         if settings.weight_decay > 0:
@@ -303,7 +303,7 @@ class HingeTraining:
 
     @property
     def record(self):
-        """Records of training, by fitted attribute."""
+        """Return the records of training by fitted attribute."""
         record = {
             "loss_curve_": np.array(self.loss_curve),
             "validation_scores_": np.array(self.validation_scores),
@@ -316,16 +316,16 @@ class HingeTraining:
     # ----------------------------------------------------------------------------- the Forest
 
     def arrays(self, unit):
-        """Arrays of a `Forest` of complete trees; `unit`, (n_outputs,): unit of the response."""
+        """Return arrays of a `Forest` of complete trees, with responses times `unit`."""
         packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
         return packer.arrays(self.table, self.weight, unit)
 
     def compacted(self, forest, keep_all=False):
-        """The forest of these arrays, without subtrees that no training row reaches.
+        """Remove the subtrees that no training row reaches from the forest of these arrays.
 
-        Each becomes one leaf with the value 0; the split above it stays, since its margin counts.
-        No output for a training row changes a bit. With `keep_all`, leaves that were only reached
-        by rows of earlier parts of a stream are kept.
+        Each becomes one leaf with the value 0; the split above it stays, because its margin
+        counts. Outputs for training rows do not change by a bit. With `keep_all`, leaves that only
+        rows of earlier parts of a stream have reached are kept.
         """
         known = self.trainer.arrays["leaf"] >= 0 if keep_all else None
         return compacted(forest, self.source.scaled, self.weight, known).compact()

@@ -1,4 +1,4 @@
-"""The rows that a hinge forest learns from, with each feature in its own unit."""
+"""Training rows of hinge forests, with each feature in its own unit."""
 
 from dataclasses import dataclass, replace
 
@@ -8,36 +8,33 @@ from scipy import sparse
 from .._kernels.base.row_reader import RowReader
 from ..table.matrix import dense
 
-BLOCK = 1024  # rows that are standardised together
-# Units of streams change if they would be so many times larger or smaller, or centres so many
-# units away. Chosen without a stored measurement.
+BLOCK = 1024  # rows standardised at once
+# Units of streams change if the new ones differ by more than this factor, or the centres by more
+# than this number of units. Chosen without a stored measurement.
 MAX_RATIO, MAX_SHIFT = 2.0, 1.0
-FAR = 10.0  # units from the centre, beyond which most values of a part are reported
+FAR = 10.0  # a feature is reported if most values are more than so many units from the centre
 
 
 @dataclass(frozen=True)
 class HingeInput:
-    """The rows that a forest learns from, with each feature in its own unit."""
+    """Training rows, and the units of features."""
 
-    # (n_rows, n_features), float32, as the `Forest` takes them: ndarray or CSR matrix.
-    scaled: np.ndarray
+    scaled: np.ndarray  # (n_rows, n_features), float32, for the `Forest`; or a CSR matrix
     mean: np.ndarray  # (n_features,), float64, of `scaled`
     unit: np.ndarray  # (n_features,), float64, of `scaled`
     emphasis: np.ndarray  # learned features see (scaled - mean) / unit * emphasis
-    deviation: np.ndarray  # (n_features,), float32, of `scaled`, for the importances
-    # (n_patches, patch_size), int32: columns of each patch that learned features are inner
-    # products with: all, in one patch, or those under a kernel at each of its places.
+    deviation: np.ndarray  # (n_features,), float32, of `scaled`, for importances
+    # (n_patches, patch_size), int32: columns in the inner products of each patch. Tables have one
+    # patch; images have one for each place of the kernel.
     receptive_fields: np.ndarray
-    # (n_rows,), bool: rows that no bag sees, neither to train nor to stop early.
-    is_kept_apart: np.ndarray | None = None
+    is_kept_apart: np.ndarray | None = None  # (n_rows,), bool: rows that no bag sees
 
     @classmethod
     def of_table(cls, data, emphasis, has_one_unit, n_read):
-        """The features of a TrainingSet in units of their standard deviations, times `emphasis`.
+        """Take the features of a TrainingSet in standard deviations, times `emphasis`.
 
         With `has_one_unit`, all features share one unit before the emphasis, so features with a
-        large variance dominate. Learned features are inner products with the `n_read` columns of
-        largest emphasis.
+        large variance dominate. Inner products read the `n_read` columns of largest emphasis.
         """
         chosen = np.sort(np.argsort(-emphasis, kind="stable")[:n_read])
         if has_one_unit:
@@ -50,14 +47,14 @@ class HingeInput:
 
     @classmethod
     def of_images(cls, data, receptive_fields):
-        """The features in one unit, not centred, since a kernel moves over all of them."""
+        """Measure all pixels in one unit, not centred, because a kernel moves over them."""
         scale = _scale(data)
         unit = scale * _root_mean_square(_deviations(data))
         mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
         return cls(data.X, mean, unit, emphasis, data.deviation(), receptive_fields)
 
     def table(self):
-        """The rows as learned features see them: ndarray, float32, or a RowReader if sparse."""
+        """Return the rows for learned features: float32 ndarray, or a RowReader if sparse."""
         factor = self.emphasis / self.unit
         if sparse.issparse(self.scaled):
             return RowReader(self.scaled, self.mean, factor)
@@ -68,7 +65,7 @@ class HingeInput:
         return table
 
     def adapted(self, now):
-        """This input, with the units of another input if they are far apart."""
+        """Return this input, with the units of another input if they are far apart."""
         varies = now.deviation > 0
         factor, new_factor = self.emphasis / self.unit, now.emphasis / now.unit
         is_scaled = varies & ((self.deviation == 0) | are_far(new_factor, factor))
@@ -84,36 +81,36 @@ class HingeInput:
         return replace(self, mean=chosen("mean", is_moved), **scaled)
 
     def far_features(self):
-        """Mask of features with most values more than FAR units from the mean."""
+        """Return a mask of features with most values more than FAR units from the mean."""
         X = dense(self.scaled[:BLOCK])
         distance = np.abs(X - self.mean) > FAR * self.unit
         return (self.deviation > 0) & (distance.mean(axis=0) > 0.5)
 
     def subset(self, rows):
-        """Some of the rows."""
+        """Return some of the rows."""
         apart = None if self.is_kept_apart is None else self.is_kept_apart[rows]
         return replace(self, scaled=self.scaled[rows], is_kept_apart=apart)
 
 
 def are_far(new, old):
-    """Mask of the units that are far from earlier ones, see `MAX_RATIO`."""
+    """Return a mask of the units that are far from earlier ones, see `MAX_RATIO`."""
     return (new > MAX_RATIO * old) | (old > MAX_RATIO * new)
 
 
 def _deviations(data):
-    """Standard deviations of the features as they were before the map scaled them; 0: constant."""
+    """Return the standard deviations of features before the map scaled them; 0 if constant."""
     return data.deviation() / _scale(data)
 
 
 def _scale(data):
-    """Factor of every feature in the map; 1 for those that the map excludes."""
+    """Return the factor of every feature in the map; 1 for features that the map excludes."""
     scale = data.feature_map.per_feature(data.feature_map.scale, 1.0)
     return np.where(scale > 0, scale, 1.0)
 
 
 def _root_mean_square(values):
-    """Root mean square of nonnegative values; 1 if all are 0."""
-    # Divided by a power of two, so that no square is too large or too small for float64.
+    """Return the root mean square of nonnegative values; 1 if all are 0."""
+    # A power of two keeps squares in the range of float64.
     exponent = np.frexp(values.max())[1]
     mean = np.mean(np.square(np.ldexp(values, -exponent)))
     return float(np.ldexp(np.sqrt(mean), exponent)) or 1.0

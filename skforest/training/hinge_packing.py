@@ -5,7 +5,7 @@ import numpy as np
 from ..forest import Forest
 from ..table.matrix import DENSE_BLOCK, dense
 
-BLOCK = 4096  # rows that are routed together
+BLOCK = 4096  # rows routed at once
 
 
 class HingePacker:
@@ -17,10 +17,10 @@ class HingePacker:
         self.unit, self.weights = self._linear()
 
     def arrays(self, table, weight, unit):
-        """Arrays of complete trees, without the arrays that all bags share.
+        """Return the arrays of complete trees, without arrays that all bags share.
 
-        `table` has the rows as the trainer sees them; `unit`, of shape (n_outputs,), is the unit
-        of the response.
+        `table` has the rows of the trainer; `unit`, of shape (n_outputs,), is the unit of the
+        response.
         """
         arrays, settings = self.trainer.arrays, self.settings
         n_trees, depth = settings.n_trees, settings.depth
@@ -28,7 +28,7 @@ class HingePacker:
         threshold, feature = self._tests()
         influence = self.trainer.test_influence(table, weight)
         if settings.fern:
-            # A fern is a tree with the same split everywhere on a level; they share its gain.
+            # A fern has one split on each level, whose nodes share its gain.
             level = np.repeat(np.arange(depth), 2 ** np.arange(depth))
             threshold, feature = threshold[:, level], feature[:, level]
             influence = influence[:, level] / 2.0**level
@@ -57,7 +57,7 @@ class HingePacker:
         } | self._directions()
 
     def _tests(self):
-        """Thresholds and codes of directions of the tests, for the rows that the forest takes."""
+        """Return thresholds and codes of directions of the tests, for rows of the forest."""
         arrays = self.trainer.arrays
         tests = arrays["tests"]
         threshold = np.ascontiguousarray(tests[:, :, 0]).view(np.float32).astype(np.float64)
@@ -65,7 +65,7 @@ class HingePacker:
         return (threshold + shift[tests[:, :, 1]]).astype(np.float32), code[tests[:, :, 1]]
 
     def _shifts(self):
-        """Mean of each feature, as standardisation subtracts it, and code of its direction."""
+        """Return the subtracted mean of each feature, and the code of its direction."""
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
         n_patches, n_features = len(source.receptive_fields), len(source.mean)
         width = len(arrays["mean"])
@@ -82,9 +82,9 @@ class HingePacker:
         return shift, code
 
     def _linear(self):
-        """Learned features: reciprocal deviations, (n_patches, n), and weights.
+        """Return reciprocal deviations and weights of learned features.
 
-        Weights have the shape (n_patches, patch_size, n).
+        The shapes are (n_patches, n) and (n_patches, patch_size, n).
         """
         arrays, source, n = self.trainer.arrays, self.source, self.settings.n_linear
         n_patches = len(source.receptive_fields)
@@ -96,7 +96,7 @@ class HingePacker:
         return unit, weights * scale[:, :, None] * unit[:, None]
 
     def _directions(self):
-        """Dense directions for inner products with one set of columns, sparse ones otherwise."""
+        """Return inner products as dense directions for one patch, otherwise as sparse ones."""
         fields, n, weights = self.source.receptive_fields, len(self.source.mean), self.weights
         if len(fields) == 1:
             found = {"dense": np.zeros((weights.shape[2], n))}
@@ -117,15 +117,15 @@ class HingePacker:
 def compacted(forest, table, weight, known=None):
     """Remove the subtrees of complete trees that no row reaches.
 
-    In `forest`, every tree has the same depth, with its nodes as a heap, and value row 0 is 0. The
-    rows `table` are scaled as the forest takes them; their `weight` becomes `node_weight`. Leaves
+    All trees of `forest` have the same depth, with nodes in the order of a heap, and value row 0
+    is 0. The rows `table` are scaled for the forest; their `weight` becomes `node_weight`. Leaves
     in the mask `known`, of shape (n_trees, n_leaves), are kept in any case.
     """
     weight_of, is_kept = _reached(forest, table, weight, known)
     n_trees, n_nodes = is_kept.shape
     n_inner = n_nodes // 2
     splits = is_kept[:, :n_inner]
-    # A node is stored if its parent remains a split; if it is not kept, as a leaf of value row 0.
+    # A node is stored if its parent remains a split; if it is not kept, it is a leaf of value 0.
     is_stored = np.ones_like(is_kept)
     is_stored[:, 1:] = np.repeat(splits, 2, axis=1)
     number = np.cumsum(is_stored, axis=1) - 1
@@ -143,10 +143,9 @@ def compacted(forest, table, weight, known=None):
 
 
 def _reached(forest, table, weight, known):
-    """Weight of the rows that reach each node of complete trees, and which nodes are to be kept.
+    """Return the weight of the rows in each node of complete trees, and a mask of nodes to keep.
 
-    Nodes are kept if a row reaches them, whatever its weight, or if they are above leaves in
-    `known`.
+    Nodes are kept if a row of any weight reaches them, or if they are above leaves in `known`.
     """
     n_trees, n_nodes = len(forest), forest.n_nodes // len(forest)
     reached = np.zeros((n_trees, n_nodes))
@@ -161,7 +160,7 @@ def _reached(forest, table, weight, known):
         for tree in trees:
             reached[tree] += np.bincount(leaf[:, tree], weight[start : start + size], n_nodes)
     last = n_nodes
-    while last > 1:  # level by level, from the leaves up
+    while last > 1:  # levels from the leaves upwards
         first = last // 2
         children = slice(first, last)
         pairs = (n_trees, -1, 2)
@@ -173,22 +172,22 @@ def _reached(forest, table, weight, known):
 
 
 class CompleteTrees:
-    """Hinge trees of one depth, with their tests as heaps: the reverse of `HingePacker`.
+    """Hinge trees of one depth, with tests in the order of a heap: the reverse of `HingePacker`.
 
-    A leaf above the last level repeats the test of its parent: the margins are the same, and one
-    side is empty, so no response changes.
+    A leaf above the last level repeats the test of its parent. The margins are then the same, and
+    one side is empty, so responses do not change.
 
-    `forest` is one bag with the gate "margin", and `column` the feature of each split, in other
-    numbers than those of `direction`. `tests` has "threshold" and "column", of shape (n_trees,
-    2**depth - 1) with a depth of at least 1; `own` is a mask of the tests that repeat no other;
-    `leaves` is float32 of shape (n_trees, 2**depth, n_outputs).
+    `forest` is one bag with the gate "margin". `column` has a number for the feature of each split
+    in place of `direction`. `tests` has "threshold" and "column", of shape (n_trees, 2**depth - 1)
+    with a depth of at least 1; `own` is a mask of the tests that are not repetitions; `leaves` is
+    float32 of shape (n_trees, 2**depth, n_outputs).
     """
 
     def __init__(self, forest, column):
         n_trees, root = len(forest), forest.tree_start[:-1, None]
         first = (root - np.arange(n_trees)[:, None]) // 2
         self.depth = max(1, int(forest.max_depth.max()))
-        # One more split, so that split 0 exists even if no tree has a split.
+        # One more split is added, so that split 0 exists even if no tree has a split.
         given = {
             "threshold": np.append(forest.threshold, np.float32(0)),
             "column": np.append(column.astype(np.int64), 0),
@@ -214,7 +213,7 @@ class CompleteTrees:
         self.leaves[~self.own[:, 0]] = 0  # the response of a tree without a split is 0
 
     def levels(self):
-        """The one test of each level, of shape (n_trees, depth); None unless trees are ferns."""
+        """Return the test of each level, (n_trees, depth); None unless trees are ferns."""
         found = {name: [] for name in self.tests}
         for level in range(self.depth):
             at = slice(2**level - 1, 2 ** (level + 1) - 1)

@@ -12,27 +12,27 @@ from ..table.training_set import TrainingSet
 from .hinge_input import FAR, MAX_SHIFT, are_far
 from .losses import TargetUnits, with_outlier_weights
 
-# Units come from this many of the last rows, or from fewer rows if there are many columns. Chosen
-# without a stored measurement.
+# Units come from the last WINDOW rows; with many columns, from fewer rows with at most MAX_NUMBERS
+# entries, but at least FEWEST. Chosen without a stored measurement.
 WINDOW, FEWEST, MAX_NUMBERS = 300, 20, 2**20
-RESOLVED = 2.0**12  # standard deviations from 0, where float32 has 4096 values for one of them
+RESOLVED = 2.0**12  # so many deviations from 0, float32 has 4096 values within one deviation
 
 
 @dataclass(frozen=True, kw_only=True)
 class HingeStream:
-    """The state from which the next part of a stream continues."""
+    """The state from which training continues with the next part of a stream."""
 
-    n_rows: int = 0  # all that were seen
-    levels: dict | None = None  # of the categories in `waiting`
-    waiting: tuple | None = None  # X, y and weight of rows that have not been trained on for good
-    recent: tuple | None = None  # those of the last rows, as features
+    n_rows: int = 0  # number of rows so far
+    levels: dict | None = None  # levels of the categories in `waiting`
+    waiting: tuple | None = None  # X, y, weight of rows to train on with the next part
+    recent: tuple | None = None  # X (as features), y, weight of the last rows
     units: TargetUnits | None = None
-    emphasis: np.ndarray | None = None  # by the importances
-    bags: list | None = None  # of HingeTraining
+    emphasis: np.ndarray | None = None  # from importances
+    bags: list | None = None  # a list of HingeTraining
 
     @classmethod
     def begun(cls, method, data):
-        """The stream after its first part, and its forest; `method` is a `HingeMethod`."""
+        """Return the stream after its first part, and its forest; `method` is a `HingeMethod`."""
         emphasis, stop = method.emphasis(data), np.zeros(1, dtype=np.uint8)
         source = method.input(data, emphasis, is_stream=True)
         seeds = [tree_seed(method.seed, bag) for bag in range(method.n_members)]
@@ -41,10 +41,10 @@ class HingeStream:
         return stream._trained(method, data)
 
     def continued(self, method, part, labelled=None):
-        """The stream after a later part, and its forest.
+        """Return the stream after a later part, and its forest.
 
-        In regression, the targets of `part` are in their own units; in classification, `labelled`
-        is the same part with labels as its target.
+        In regression, the targets of `part` have their original units. In classification,
+        `labelled` is the same part with labels as its target.
         """
         loss, is_real, window = method.loss, labelled is None, self.window(part)
         names = self._far_columns(part, method.task.feature_names)
@@ -56,7 +56,7 @@ class HingeStream:
                 "deviations away from the parts before; the model adapts its units and may forget "
                 "what it has learned"
             )
-        # Training changes arrays in place: a part that fails must leave no trace.
+        # Training changes arrays in place, but a part that fails must leave no trace.
         bags, source = deepcopy(self.bags), self.bags[0].source
         adapted = source.adapted(method.input(window, self.emphasis, is_stream=True))
         if adapted is not source:
@@ -66,7 +66,7 @@ class HingeStream:
         return replace(self, units=data.units, bags=bags)._trained(method, data)
 
     def _far_columns(self, part, feature_names):
-        """Columns most of whose values in a part are far from those before, as text."""
+        """List the columns with most values of a part far from earlier values, as text."""
         is_far = replace(self.bags[0].source, scaled=part.X).far_features()
         source = part.feature_map.source
         columns = np.unique((source if len(source) else np.arange(len(is_far)))[is_far]).tolist()
@@ -74,7 +74,7 @@ class HingeStream:
         return [f"column {name!r} of X" for name in names]
 
     def _with_real_target(self, loss, part, window, bags):
-        """A part with its target in the units of the window, which responses of bags take, too."""
+        """Give a part, and the responses of bags, the target units of the window."""
         units, factor = self.new_units(loss, window, bags)
         if (factor != 1).any():
             for training in bags:
@@ -83,7 +83,7 @@ class HingeStream:
         return part.with_target(loss.scale.scaled(part.y, units), units)
 
     def _trained(self, method, data):
-        """The stream after its bags were trained on a part, and their forest."""
+        """Return the stream after its bags were trained on a part, and their forest."""
         target, forests = method.loss.scale.standardized(data.target, data.units), []
         for training in self.bags:
             training.loss.set_units(data.units)
@@ -94,29 +94,29 @@ class HingeStream:
 
     @property
     def settings(self):
-        """HingeSettings: those of all parts."""
+        """HingeSettings: the settings of all parts."""
         return self.bags[0].settings
 
     @property
     def records(self):
-        """list of dict: what training recorded of each bag."""
+        """list of dict: records of the training of each bag."""
         return [training.record for training in self.bags]
 
     def window(self, data):
-        """The last rows of the stream, `data` being the last part, as a TrainingSet."""
+        """Return the last rows of the stream, whose last part is `data`, as a TrainingSet."""
         rows = joined_rows(self.recent, (data.X, data.y, data.weight))
         rows = last_rows(rows, max(_window_size(data), len(data)))
         return TrainingSet(*rows, data.feature_map)
 
     def recent_with(self, data):
-        """`recent` after a part."""
+        """Return `recent` after a part."""
         rows = joined_rows(self.recent, (data.X, data.y, data.weight))
         return last_rows(rows, _window_size(data))
 
     def recentred(self, X, feature_map):
-        """The stream and its map, with new offsets where those are far from the inputs X.
+        """Return the stream and its map, with new offsets for inputs X that are far from 0.
 
-        They change no prediction: float32 would not tell values apart that are far from 0.
+        Predictions do not change; but far from 0, float32 could not distinguish values.
         """
         if sparse.issparse(X) or not len(feature_map.offset):
             return self, feature_map
@@ -143,10 +143,10 @@ class HingeStream:
         return replace(self, bags=bags, recent=recent), moved
 
     def new_units(self, loss, window, bags):
-        """Units of the target for the rows of a window, and a factor of responses, (n_outputs,).
+        """Return units of the target for a window, and a factor of responses, (n_outputs,).
 
-        With larger units, responses stay as they are in units of y; with smaller ones, they become
-        smaller, too. The baseline moves by the mean error of the bags, where that is large.
+        If units become larger, responses stay the same in units of y; if units become smaller,
+        responses do, too. The baseline moves by the mean error of the bags if it is large.
         """
         old, now = self.units.response, loss.scale.units(window.y, window.weight)
         is_new = (now.response > 0) & ((old == 0) | are_far(now.response, old))
@@ -160,7 +160,7 @@ class HingeStream:
         return TargetUnits(baseline, now.scale, new / now.scale), factor
 
     def has_far_targets(self, loss, y):
-        """Are most targets more than FAR units from the baseline?"""
+        """Return whether most targets are more than FAR units from the baseline."""
         unit = self.units.response
         if not loss.scale.has_unit:
             return False
@@ -173,7 +173,7 @@ def _window_size(data):
 
 
 def joined_rows(rows, others):
-    """X, y and weight of some rows, or None, followed by those of other rows."""
+    """Append X, y and weight of other rows to those of some rows, or to None."""
     if rows is None:
         return others
     X = rows[0], others[0]
@@ -185,5 +185,5 @@ def joined_rows(rows, others):
 
 
 def last_rows(rows, n):
-    """X, y and weight of the last n rows."""
+    """Return X, y and weight of the last n rows."""
     return tuple(part[max(0, len(rows[1]) - n) :] for part in rows)

@@ -1,4 +1,4 @@
-"""Joint training of all splits and leaves of a tree that has been grown.
+"""Joint training of all splits and leaves of a grown tree.
 
 Norouzi, Collins, Johnson, Fleet, Kohli, "Efficient Non-greedy Optimization of Decision Trees",
 2015. The gradient steps are in `_kernels/nongreedy/trainer`; this file has the initial leaves, the
@@ -24,17 +24,14 @@ from .user_leaves import UserTreeLeaves, keeps_gain, leaf_values, with_user_leav
 VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
 # Stable assignments are renewed after an epoch that lowers the bound by less than this fraction.
 STABLE_PROGRESS = 0.01
-MANY_CLASSES = 100  # above, a leaf has parameters for the classes of its own rows only
-MIN_SMOOTHING, MAX_SMOOTHING = 1e-100, 1e100  # beyond, logarithms overflow
-LOST = 0.9  # training has failed if it loses this share of what the grown tree had gained
+MANY_CLASSES = 100  # with more, a leaf has parameters only for the classes of its rows
+MIN_SMOOTHING, MAX_SMOOTHING = 1e-100, 1e100  # limits that keep logarithms finite
+LOST = 0.9  # training has failed if it loses this share of the gain of the grown tree
 
 
 @dataclass(frozen=True)
 class JointSettings:
-    """The parameters of joint training, with the defaults of `NonGreedyTreeClassifier`.
-
-    Training needs the settings that `resolved` returns.
-    """
+    """The parameters of joint training, with the defaults of `NonGreedyTreeClassifier`."""
 
     inference: str = "fast"
     stable: bool = False
@@ -42,7 +39,7 @@ class JointSettings:
     learning_rate: float = 0.3
     schedule: str = "linear"
     momentum: float = 0.9
-    n_epochs: int | str = "auto"  # which depends on the number of rows of a tree
+    n_epochs: int | str = "auto"  # "auto" depends on the number of rows of a tree
     batch_size: int = 100
     l1: float = 0.0
     smoothing: float = 0.1
@@ -55,7 +52,7 @@ class JointSettings:
 
     @classmethod
     def of(cls, tree):
-        """The settings in the parameters of a non-greedy tree."""
+        """Read the settings from the parameters of a non-greedy tree."""
         params = tree.get_params(deep=False) | tree._procedure.get_params()
         if not params["early_stopping"]:
             params["validation_fraction"] = None
@@ -63,12 +60,12 @@ class JointSettings:
         return cls(**{name: params[name] for name in names})
 
     def resolved(self, n_features):
-        """The settings with a number for `nu`."""
+        """Return the settings with a number for `nu`, which training needs."""
         return replace(self, nu=resolve_nu(self.nu, n_features))
 
 
 def joint_settings(refine):
-    """The `JointSettings` of "nongreedy", or of an estimator of non-greedy trees."""
+    """Return the `JointSettings` of "nongreedy", or of an estimator of non-greedy trees."""
     if refine == "nongreedy":
         return JointSettings()
     is_tree = isinstance(refine, BaseEstimator) and {"nu", "l1"} <= refine.get_params().keys()
@@ -81,10 +78,10 @@ def joint_settings(refine):
 
 
 def resolve_nu(nu, n_features):
-    """The limit of the squared norm of splits, if it is "auto".
+    """Return the limit of the squared norm of splits, if it is "auto".
 
-    Rows are scaled to one norm. With few features, each feature is large and weights change
-    quickly. The limit is therefore 20 for 256 features or more, 75 for 16, and 100 for 9 or fewer.
+    Rows are scaled to the same norm. With few features, each feature is large and weights change
+    quickly. Therefore, the limit is 20 for 256 features or more, 75 for 16, 100 for 9 or fewer.
     """
     return min(max(300 / n_features**0.5, 20.0), 100.0) if nu == "auto" else float(nu)
 
@@ -92,11 +89,11 @@ def resolve_nu(nu, n_features):
 def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion, report=None):
     """Train all splits and leaves of a tree together, and prune it.
 
-    `settings` are resolved JointSettings. Rows in the mask `validation_mask` are not trained on
-    and, if there are any, decide when to stop. `report` is called with the number of epochs done
-    and the largest number of epochs. Return the tree and a record: "loss_curve_",
-    "validation_scores_" and "n_active_leaves_". If the tree has lost nearly all that it had
-    learned, warn and return the grown tree.
+    `settings` are resolved JointSettings. Rows in the mask `validation_mask` are held out and
+    decide when to stop. `report` is called with the number of completed epochs and the largest
+    number of epochs. Return the tree and a record: "loss_curve_", "validation_scores_" and
+    "n_active_leaves_". If the tree has lost nearly all of its gain, warn and return the grown
+    tree.
     """
     if not len(forest.threshold) or stop[0]:
         # Validation rows count for the leaves, too.
@@ -126,7 +123,7 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
 
 
 def _recounted(forest, data, criterion, settings, leaf_values=None):
-    """As `recount_and_prune`; with a user's loss, rows define the leaves that it minimises."""
+    """As `recount_and_prune`, with leaves that minimise a user's loss if there is one."""
     forest = recount_and_prune(forest, data, criterion, leaf_values)
     if settings.kernel is None or leaf_values is not None:
         return forest
@@ -134,7 +131,7 @@ def _recounted(forest, data, criterion, settings, leaf_values=None):
 
 
 def _record(forest, loss_curve=(), scores=()):
-    """Records of training, by fitted attribute."""
+    """Return the records of training by fitted attribute."""
     return {
         "loss_curve_": np.array(loss_curve, dtype=np.float64),
         "validation_scores_": np.array(scores, dtype=np.float64),
@@ -143,7 +140,7 @@ def _record(forest, loss_curve=(), scores=()):
 
 
 def _has_kept_its_gain(before, after, data, kernel):
-    """Has training kept a part of the tree's gain over a constant prediction?"""
+    """Return whether training has kept a part of the gain over a constant prediction."""
     if kernel is not None:
         return keeps_gain(before, after, data, kernel, LOST, TOLERANCE)
     chosen = data.rows
@@ -156,7 +153,7 @@ def _has_kept_its_gain(before, after, data, kernel):
         constant = np.average(np.square(target - mean).mean(axis=1), weights=weight)
         constant *= data.target_scale**2
     old, new = (tree_loss(one, route(one, data.X), data) for one in (before, after))
-    # A tree without gain can lose nothing, except by rounding.
+    # A tree without gain can only lose by rounding.
     return new - old <= max(LOST * (constant - old), TOLERANCE * old)
 
 
@@ -188,9 +185,9 @@ class _Training:
         self.trainer.assign()
 
     def _leaf_parameters(self, leaf):
-        """Parameters of the leaves from their rows: smoothed log shares, or means.
+        """Return parameters of the leaves from their rows: smoothed log shares, or means.
 
-        With many classes, a leaf has parameters only for the classes of its own rows.
+        With many classes, a leaf has parameters only for the classes of its rows.
         """
         rows = np.flatnonzero(self.weight)
         leaf, target, weight = leaf[rows], self.target[rows], self.weight[rows]
@@ -232,7 +229,7 @@ class _Training:
         self.trainer.set_leaves(start, (key % n).astype(np.int32), values, other)
 
     def run(self, report=None):
-        """Epochs with a learning rate that falls linearly to 0, or is constant."""
+        """Train for all epochs; the learning rate decreases linearly to 0, or is constant."""
         last = np.inf
         n_epochs = self.settings.n_epochs
         if n_epochs == "auto":
@@ -246,7 +243,7 @@ class _Training:
             if not self.lists_all_classes:
                 self._add_classes()
             if self.settings.stable:
-                # Assignments are renewed when the bound hardly falls (section 6).
+                # Renew assignments when the bound hardly decreases (section 6).
                 if bound > (1 - STABLE_PROGRESS) * last:
                     self.trainer.assign()
                     last = np.inf
@@ -259,9 +256,9 @@ class _Training:
                 break
 
     def result(self):
-        """Hyperplanes and leaf values of the last epoch, or of the best one in validation.
+        """Return hyperplanes and leaf values of the last epoch, or of the best in validation.
 
-        The leaf values are None if they are to be computed from the rows.
+        The leaf values are None if rows determine them.
         """
         return self._planes_and_leaves() if self.stopping.best is None else self.stopping.best
 
@@ -269,7 +266,7 @@ class _Training:
         return self.trainer.planes(), self._leaf_values()
 
     def _leaf_values(self):
-        """Predictions of the parameters of the leaves, (n_leaves, n_outputs), or None."""
+        """Return the predictions of leaf parameters, (n_leaves, n_outputs), or None."""
         if self.settings.leaves == "counts":
             return None
         if self.own is not None:
@@ -282,6 +279,6 @@ class _Training:
         return softmax(value, axis=1)
 
     def _validation_loss(self):
-        """Weighted mean loss of the validation rows."""
+        """Return the weighted mean loss of the validation rows."""
         losses = self.trainer.losses(self.stopping.rows)
         return np.average(losses, weights=self.validation_weight)

@@ -14,33 +14,33 @@ class ManifoldSettings(GrowthSettings):
 
     projection: str  # "axis", "sparse" or "patch"
     feature_shape: tuple
-    wrap: tuple  # of bool, one for each axis
+    wrap: tuple  # a bool for each axis
     unordered: tuple
-    min_patch: np.ndarray | None  # (n_axes,), int32; only of patches
+    min_patch: np.ndarray | None  # (n_axes,), int32; None unless directions are patches
     max_patch: np.ndarray | None
     contrast: str
-    is_inside: bool  # are patches inside of the grid, or their corners?
+    is_inside: bool  # patches are inside the grid; otherwise only their corners are
     n_nonzeros: float
     has_fixed_nonzeros: bool
     has_scaled_weights: bool
 
 
 class ManifoldMethod(GrowingMethod):
-    """Trains forests of directions that are drawn at random; `settings` are `ManifoldSettings`."""
+    """Trains forests of random directions; `settings` are `ManifoldSettings`."""
 
     def prepared(self, data, members, request):
-        """Compute once what the samplers need to know about the rows."""
+        """Compute the statistics of rows for samplers once."""
         if self.settings.projection != "patch":
             data.unit(), data.varying(), data.has_outliers()
         return data, self
 
     @property
     def weights_are_scaled(self):
-        """bool: are weights of features in units of their deviations?"""
+        """bool: whether weights of features are in units of their deviations."""
         return self.settings.projection == "sparse" and self.settings.has_scaled_weights
 
     def sampler(self, data):
-        """The distribution of directions; it holds scratch memory, so each tree has its own."""
+        """Return the distribution of directions, with scratch memory for one tree."""
         settings, n_features = self.settings, data.X.shape[1]
         if settings.projection == "axis":
             return AxisSampler(n_features)
@@ -61,7 +61,7 @@ class ManifoldMethod(GrowingMethod):
         )
 
     def splitter(self, sample):
-        """A search among directions of the sampler."""
+        """Return a search among directions of the sampler."""
         sampler = self.sampler(sample)
         # Scaled sparse weights are at most the reciprocal of the smallest deviation.
         largest_weight = 1 / float(sample.unit().min()) if self.weights_are_scaled else 1.0
@@ -76,7 +76,7 @@ class ManifoldMethod(GrowingMethod):
         )
 
     def directions_metadata(self, sample, arrays):
-        """The grid of the boxes."""
+        """Return the grid of the boxes, and add deviations."""
         if self.weights_are_scaled:
             arrays["deviation"] = sample.deviation()
         settings = self.settings

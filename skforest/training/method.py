@@ -25,23 +25,23 @@ class FitRequest:
     """The arguments of one call of `fit` besides X and y, and how training is run."""
 
     sample_weight: object = None
-    groups: object = None  # of samples that are held out together
+    groups: object = None  # samples of a group are held out together
     validation: tuple | None = None  # X_val, y_val and sample_weight_val
-    previous: Forest | None = None  # that a warm start adds to
+    previous: Forest | None = None  # forest to which a warm start adds members
     limit: TimeLimit | None = None
-    tasks: FitTasks | None = None  # for callbacks
+    tasks: FitTasks | None = None  # tasks of callbacks
     n_jobs: int | None = None
     verbose: int = 0
-    name: str = ""  # of the estimator, shown with the progress
+    name: str = ""  # name of the estimator, shown with the progress
 
     @property
     def is_warm_start(self):
-        """bool: does the fit add to a fitted forest?"""
+        """bool: whether the fit adds members to a fitted forest."""
         return self.previous is not None
 
     @property
     def run(self):
-        """FitRequest: how training is run, without what was given."""
+        """FitRequest: only the fields on how training is run."""
         return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=self.name)
 
 
@@ -51,11 +51,11 @@ class Task:
 
     metadata: dict  # arguments of a `Forest`
     criterion: str  # impurity of the target: "gini", "entropy" or "squared_error"
-    n_classes: tuple = ()  # of every output; without any in regression
+    n_classes: tuple = ()  # number of classes of every output; empty in regression
     feature_names: object = None
 
     def forest(self, arrays, data, **metadata):
-        """A Forest for this task, from the arrays of members trained on a TrainingSet."""
+        """Make a Forest for this task, from the arrays of members trained on a TrainingSet."""
         metadata = self.metadata | metadata
         if not self.n_classes and metadata.get("aggregate", "mean") == "mean":
             arrays = arrays | {"value": within_targets(arrays["value"], data)}
@@ -78,7 +78,7 @@ class Sampling:
     max_samples : int, float or None
         The parameter of estimators.
     balanced : tuple of int
-        Numbers of classes of the outputs that are balanced in every sample.
+        Numbers of classes of the outputs to balance in every sample.
     """
 
     bootstrap: bool = False
@@ -86,13 +86,13 @@ class Sampling:
     balanced: tuple = ()
 
     def drawn(self, data, seed):
-        """Weights of the rows as a member draws them, before they are balanced."""
+        """Return the weights of the rows that a member draws, before they are balanced."""
         if not self.bootstrap:
             return data.weight
         return data.bootstrap(seed, resolve_max_samples(self.max_samples, len(data)))
 
     def sample(self, data, seed):
-        """The sample of the member with a seed, a TrainingSet; rows not drawn weigh 0."""
+        """Return the sample of a member as a TrainingSet; rows not drawn have weight 0."""
         drawn = weight = self.drawn(data, seed)
         for codes, n_classes in zip(data.y.astype(np.int32).T, self.balanced):
             weight = weight * balancing_factor(codes, drawn, n_classes)[codes]
@@ -101,16 +101,16 @@ class Sampling:
 
 @dataclass
 class Trained:
-    """Trained members, one Forest for each, and the records of their training."""
+    """Trained members, a Forest for each, and the records of their training."""
 
     forests: list
     records: list
-    members: range  # their numbers; with a time limit, the last ones may be missing
-    data: TrainingSet  # that samples were drawn from, see `Method.prepared`
+    members: range  # numbers of members; with a time limit, the last ones may be missing
+    data: TrainingSet  # samples were drawn from it, see `Method.prepared`
 
 
 class Method(ABC):
-    """Trains the members of a forest; an instance is not changed by training.
+    """Trains the members of a forest, without changing itself.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ class Method(ABC):
     sampling : Sampling
     """
 
-    units = "tree", "epoch"  # what progress counts: members, or parts of a single one
-    keeps_parts = False  # does a member that has no more time end with the best model so far?
-    only_joins = True  # is a forest of some members valid before `finish`?
+    units = "tree", "epoch"  # progress counts members, or parts of a single member
+    keeps_parts = False  # at a time limit, a member ends with the best model so far
+    only_joins = True  # before `finish`, a forest of some members is valid
 
     def __init__(self, settings, task, sampling=Sampling()):
         self.settings, self.task, self.sampling = settings, task, sampling
@@ -130,12 +130,12 @@ class Method(ABC):
     @property
     @abstractmethod
     def n_members(self):
-        """Number of members that the parameters ask for."""
+        """int: number of members in the settings."""
 
     def prepared(self, data, members, request):
-        """Rows that samples are drawn from, and this method with what all members share.
+        """Return the rows to draw samples from, and this method with data that members share.
 
-        It is computed once, before threads or processes start.
+        This is computed once, before threads or processes start.
         """
         return data, self
 
@@ -143,28 +143,28 @@ class Method(ABC):
     def train(self, sample, seed, control):
         """Train one member on its sample; return a Forest and a dict of records.
 
-        `control` is a `Control`; if ``control.stop[0]`` is not 0, the result is dropped.
+        `control` is a `Control`; if ``control.stop[0]`` is not 0, the result is ignored.
         """
 
     def finish(self, trained, before=None):
-        """The forest of trained members, after the members of the forest `before`."""
+        """Return the forest of trained members, after the members of the forest `before`."""
         return self.joined(trained.forests, before, consume=True)
 
     def joined(self, forests, before=None, consume=False):
-        """One forest of members; with `consume`, they must not be used again."""
+        """Join members to one forest; with `consume`, they must not be used again."""
         whole = joined(forests, consume)
         return whole if before is None else joined([before, whole])
 
     def keeps_folds(self, n_folds):
-        """Are members that leave out folds also the final members?"""
+        """Return whether members that leave out folds are also the final members."""
         return False
 
 
 def train_members(method, data, members, seed, request):
-    """Train the members with the given numbers, in parallel: `Trained`.
+    """Train the members with the given numbers in parallel; return `Trained`.
 
-    `data` is the TrainingSet that they sample, and `seed` is the seed of the estimator. With a
-    time limit, only members that end in time are trained; NotInTime if none does.
+    They sample the TrainingSet `data`; `seed` is the seed of the estimator. With a time limit,
+    only members that end in time are trained; NotInTime if there are none.
     """
     data, prepared = method.prepared(data, members, request)
     limit, tasks, name = request.limit, request.tasks, request.name
@@ -175,7 +175,7 @@ def train_members(method, data, members, seed, request):
         return prepared.train(sample, own, control)
 
     def attributes(done):
-        """Fitted attributes with only the members that have been trained so far."""
+        """Return the fitted attributes with the members trained so far."""
         return {"forest_": method.joined([forest for forest, _ in done], request.previous)}
 
     done = in_parallel(
@@ -197,7 +197,7 @@ def train_members(method, data, members, seed, request):
 
 
 def joined(forests, consume=False):
-    """One forest of all trees, in their bags; with `consume`, forests must not be used again."""
+    """Join forests with their bags; with `consume`, they must not be used again."""
     metadata, has_bags = forests[0].metadata, has_bag_members(forests[0])
     ends = np.cumsum([0] + [len(forest) for forest in forests])
     bags = [forest.bag_start[:-1] + first for forest, first in zip(forests, ends)]
@@ -208,17 +208,17 @@ def joined(forests, consume=False):
 
 
 def has_bag_members(forest):
-    """Are the members of a forest bags, whose trees are added up, or trees?"""
+    """Return whether the members of a forest are bags, whose trees are added, and not trees."""
     return forest.aggregate == "sum"
 
 
 def n_members(forest):
-    """Number of the members of a forest."""
+    """Return the number of members of a forest."""
     return len(forest.bag_start) - 1 if has_bag_members(forest) else len(forest)
 
 
 def member_of(forest, number):
-    """One member of a forest, as a Forest."""
+    """Return a member of a forest as a Forest."""
     if not has_bag_members(forest):
         return forest[number]
     first, last = forest.bag_start[number : number + 2]
@@ -226,9 +226,9 @@ def member_of(forest, number):
 
 
 def mean_response(forest, data, is_predicted):
-    """Mean response of each row by the members that predict it, or NaN, and their number.
+    """Return the mean response of each row over the members that predict it, and their number.
 
-    ``is_predicted(number)`` is the mask of the rows that a member predicts.
+    ``is_predicted(number)`` is a mask of the rows that a member predicts. NaN if there is none.
     """
     total = np.zeros((len(data), forest.n_outputs))
     n_predicting, ends = np.zeros(len(data)), []
@@ -240,14 +240,14 @@ def mean_response(forest, data, is_predicted):
         ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
     with np.errstate(invalid="ignore"):
         mean = total / n_predicting[:, None]
-    # Because of rounding, the mean of equal numbers may differ from them.
+    # The mean of equal numbers may differ from them by rounding.
     if ends:
         mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
     return mean, n_predicting
 
 
 def balancing_factor(codes, weight, n_classes):
-    """Factor for each class that gives all classes that occur the same weight."""
+    """Return factors that give all classes in `codes` the same weight."""
     per_class = np.bincount(codes, weights=weight, minlength=n_classes)
     present = per_class > 0
     factor = np.zeros(n_classes)
@@ -256,7 +256,7 @@ def balancing_factor(codes, weight, n_classes):
 
 
 def resolve_max_samples(max_samples, n_rows):
-    """Number of rows to draw: `max_samples` is a count, a fraction in (0, 1], or None for all."""
+    """Return the number of rows to draw; `max_samples` is a count, a fraction, or None: all."""
     if max_samples is None:
         return n_rows
     if isinstance(max_samples, Integral):

@@ -1,4 +1,4 @@
-"""Objects with parameters of their own, as parameters of an estimator."""
+"""Parameters of an estimator that are objects with parameters."""
 
 from sklearn.base import BaseEstimator
 
@@ -6,8 +6,8 @@ from sklearn.base import BaseEstimator
 class ParameterObject(BaseEstimator):
     """Base class of these objects; not for direct use.
 
-    ``estimator.set_params(name__parameter=value)`` sets their parameters. They are equal if their
-    parameters are equal. `fit` of an estimator calls `_validate_params`. Instances of public
+    ``estimator.set_params(name__parameter=value)`` sets their parameters. Objects are equal if
+    their parameters are. `fit` of an estimator calls `_validate_params`. Instances of public
     classes are saved with an estimator.
     """
 

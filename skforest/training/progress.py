@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-UNITS = "tree", "epoch"  # of the progress: what is trained, and parts of a single one
+UNITS = "tree", "epoch"  # names of a member and of a part of its training
 
 
 @dataclass
@@ -19,16 +19,16 @@ class Part:
     n_done: int
     total: int
     loss: float | None = None
-    least: float = np.inf  # of the losses
+    least: float = np.inf  # lowest loss
     is_ended: bool = False
 
 
 class Progress:
     """Shows how many of `total` trees are trained, with tqdm if it is installed.
 
-    `verbose` 0: silent. 1: a bar, or about ten lines. More: a line after every tree, without tqdm.
-    `units` are the names of a tree and of an epoch. Epochs are counted, over all trees, from the
-    first call of `report_epochs` on.
+    With `verbose` 0, it is silent; with 1, it shows a bar, or about ten lines without tqdm; with
+    more, it prints a line after every tree. `units` are the names of a tree and of an epoch. From
+    the first call of `report_epochs` on, it counts the epochs of all trees.
     """
 
     def __init__(self, verbose, total, name, units=UNITS):
@@ -36,7 +36,7 @@ class Progress:
         self.n_members, self.parts, self.lock = total, {}, threading.Lock()
         self.start, self.bar, self.counts_parts = time.perf_counter(), None, False
         self.total, self.unit, self.shown, self.is_early = total, units[0], (0, 0), False
-        # A single tree, or bags, show their epochs instead, once the number of these is known.
+        # A single tree, or bags, show their epochs instead, once their number is known.
         if self.verbose and total > 1 and units[0] == UNITS[0]:
             self.bar = _progress_bar(total, name, self.unit)
 
@@ -62,15 +62,14 @@ class Progress:
     def report_epochs(self, n_done, n_epochs, member=0, *, loss=None, best=None, label=""):
         """Show that `n_done` of `n_epochs` epochs of a member are done; see `Control`.
 
-        If the only member is trained again, perhaps for a different number of epochs, it has
-        another bar, with the name `label`.
+        If the only member is trained again, it has another bar, with the name `label`.
         """
         if not self.verbose:
             return
         with self.lock:
             part = self.parts.get(member)
             is_again = part is not None and (part.is_ended or n_done <= part.n_done)
-            if best is not None:  # the end of what has begun
+            if best is not None:  # the last report of this part
                 part.total, part.is_ended = n_done, True
             elif part is None or is_again:
                 self._begin(member, n_done, n_epochs, label if is_again else "")
@@ -111,7 +110,7 @@ class Progress:
         self.update(sum(part.n_done for part in parts))
 
     def _losses(self):
-        """Latest and lowest loss of held-out rows, averaged over members, as text."""
+        """Format the latest and lowest validation loss, averaged over members."""
         parts = [part for part in self.parts.values() if part.loss is not None]
         if not parts:
             return {}
@@ -135,7 +134,7 @@ class Progress:
                     self.bar = _progress_bar(self.n_members, self.name, self.unit)
                 self.update(n_members)
                 return
-            # Some are trained without a report, and training may end by itself.
+            # Some members make no report, and training may end early.
             part = self.parts.setdefault(n_members - 1, Part(0, 0))
             part.total = part.n_done
             self._show_parts()
@@ -150,9 +149,10 @@ class Progress:
 
 
 class Steps:
-    """Prints lines about steps: the step that begins, how long it took, and the time left.
+    """Prints the name of each step, how long it took, and the remaining time.
 
-    With `verbose` above 1, progress of the step itself follows, so its end has another line.
+    With `verbose` above 1, the progress of the step itself follows its name, so its end is
+    printed on another line.
     """
 
     def __init__(self, verbose, name, total=None):
@@ -160,7 +160,7 @@ class Steps:
         self.n_begun, self.seconds = 0, 0.0
 
     def begin(self, step):
-        """Say that a step begins."""
+        """Print the step that begins."""
         self.n_begun += 1
         self.step = step if self.total is None else f"[{self.n_begun}/{self.total}] {step}"
         self.start = time.perf_counter()
@@ -169,7 +169,7 @@ class Steps:
             print(f"{self.name}: {self.step} ...", end=end, flush=True)
 
     def end(self, note=""):
-        """Say how long the step took, or a `note`, and how long the remaining steps will take."""
+        """Print how long the step took, or a `note`, and how long the other steps will take."""
         seconds = time.perf_counter() - self.start
         self.seconds += seconds
         text = note or _seconds(seconds)
@@ -185,10 +185,10 @@ def _seconds(seconds):
 
 
 def _progress_bar(total, name, unit):
-    """A tqdm bar; None without tqdm."""
+    """Return a tqdm bar, or None without tqdm."""
     is_first = "tqdm.auto" not in sys.modules
     try:
-        # A filter of warnings applies to all threads, so it is set for the first import only.
+        # A warning filter applies to all threads, so it is only set for the first import.
         with warnings.catch_warnings() if is_first else nullcontext():
             if is_first:
                 warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a text bar

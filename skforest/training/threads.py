@@ -1,7 +1,7 @@
 """Training in threads or processes, with time limits, callbacks and progress.
 
 Threads are the default. A `joblib.parallel_config` context can name a backend of processes, such
-as dask or ray. The training data are then sent once to every process, which returns trees.
+as dask or ray. Training data are then sent once to every process, which returns trees.
 """
 
 import threading
@@ -33,20 +33,21 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-# Chosen without a stored measurement; `python -m benchmarks.measure.scale threads` shows the time.
-MIN_BLOCK = 1024  # rows: smaller blocks take longer together
+# Smallest number of rows in a block, since small blocks take longer. Chosen without a stored
+# measurement; `python -m benchmarks.measure.scale threads` shows the time.
+MIN_BLOCK = 1024
 BLOCKS_PER_THREAD = 4
 
 
 class Control:
     """Ends the training of trees early, and reports its progress.
 
-    `stop`, uint8 of shape (1,), is read by kernels: if it is not 0, training ends early and its
-    result is dropped. `report` is called with the number of epochs done and the number of all
-    epochs; the keyword `loss` is the loss of held-out rows. Training that is stopped early calls
-    it once more, with the number of epochs done as both numbers and the best epoch as `best`. It
-    is None if progress is not shown, or if trees are counted instead. `limit` is a `TimeLimit` at
-    which training ends with the best model so far; None: no limit.
+    Kernels read `stop`, uint8 of shape (1,): if it is not 0, training ends early and its result is
+    ignored. `report` is called with the number of completed epochs, the number of all epochs, and
+    the keyword `loss`, the validation loss. After early stopping, it is called once more, with the
+    number of completed epochs twice and the best epoch as `best`. It is None if progress is not
+    shown, or if trees are counted. At `limit`, a `TimeLimit` or None, training ends with the best
+    model so far.
     """
 
     def __init__(self, report=None, stop=None, limit=None):
@@ -54,11 +55,11 @@ class Control:
         self.report, self.limit = report, limit
 
     def is_late(self):
-        """Has the time limit passed?"""
+        """Return whether the time limit has passed."""
         return self.limit is not None and not self.limit.left()
 
     def labelled(self, label):
-        """A copy for another kind of training, which the progress names."""
+        """Return a copy for further training, which the progress calls `label`."""
         report = None if self.report is None else partial(self.report, label=label)
         return Control(report, self.stop, self.limit)
 
@@ -70,25 +71,25 @@ class NotInTime(TimeoutError):
 class TimeLimit:
     """The end of training: a time of `time.perf_counter`, but not before `at_least` results.
 
-    `seconds` is the limit set by the user; a warning then says what was left out; None: no
-    warning. With `keeps_parts`, members end by themselves with the best model so far, and only
-    members that will probably end in time begin. Otherwise, incomplete members are dropped.
+    `seconds` is the limit of the user, for a warning about missing results; None: no warning. With
+    `keeps_parts`, members end by themselves with the best model so far, and only members that will
+    probably end in time begin. Otherwise, incomplete members are dropped.
     """
 
     def __init__(self, deadline, at_least=0, seconds=None, keeps_parts=False):
         self.deadline, self.at_least = deadline, at_least
         self.seconds, self.keeps_parts = seconds, keeps_parts
-        self.longest = 0.0  # seconds of a member
-        self.least = 0.0  # share of a member for which there must be time, see `check`
-        self.is_cut = False  # has a member ended before it was complete?
+        self.longest = 0.0  # longest time of a member in seconds
+        self.least = 0.0  # smallest share of a member worth training, see `check`
+        self.is_cut = False  # a member has ended before it was complete
 
     @classmethod
     def of(cls, seconds, start, at_least=1):
-        """The limit of a parameter `time_limit` that begins at `start`; None without a limit."""
+        """Return the limit for the parameter `time_limit`, counted from `start`, or None."""
         return None if seconds is None else cls(start + seconds, at_least, seconds)
 
     def __getstate__(self):
-        # `time.perf_counter` counts from another time in other processes.
+        # `time.perf_counter` has a different zero in other processes.
         end = time.time() + self.deadline - time.perf_counter()
         return vars(self) | {"deadline": end}
 
@@ -97,15 +98,15 @@ class TimeLimit:
         self.deadline += time.perf_counter() - time.time()
 
     def ending_in_parts(self):
-        """The same limit with `keeps_parts`."""
+        """Return the same limit with `keeps_parts`."""
         other = copy(self)
         other.keeps_parts = True
         return other
 
     def report(self, n_trained, n_wanted, unit, records):
-        """A text on what was trained in time; "" if that is all, or not to be reported.
+        """Describe the trained members; "" if they are complete, or need no report.
 
-        The records of members that were cut short have the number of parts done, the number of all
+        The records of incomplete members have the number of completed parts, the number of all
         parts, and the name of a part.
         """
         cut = [record["ended"] for record in records if "ended" in record]
@@ -120,21 +121,21 @@ class TimeLimit:
         return f"time_limit={self.seconds:.3g}: {', '.join(done)}"
 
     def check(self, seconds):
-        """Raise NotInTime if too little of a training of so many seconds would be done."""
+        """Raise NotInTime if there is time for too little of a training of so many seconds."""
         if self.least * seconds > self.left():
             raise NotInTime(f"there is no time for {seconds:.3g} seconds of training")
 
     def part(self, share, at_least=0):
-        """A limit after a share of the time that is left."""
+        """Return a limit after a share of the remaining time."""
         return TimeLimit(time.perf_counter() + share * self.left(), at_least)
 
     def left(self):
-        """Seconds that are left, at least 0."""
+        """Return the remaining seconds, at least 0."""
         return max(0.0, self.deadline - time.perf_counter())
 
     @contextmanager
     def applied(self, control, results):
-        """End training at the deadline, by its `Control`; `results` lists those so far."""
+        """End training at the deadline by its `Control`; `results` is the list of results."""
         if self.keeps_parts:
             control.limit = self
             yield
@@ -154,7 +155,7 @@ class TimeLimit:
 
 
 def earlier(one, other):
-    """The limit that ends first; both may be None."""
+    """Return the limit that ends first; both may be None."""
     return min((one, other), key=lambda limit: np.inf if limit is None else limit.deadline)
 
 
@@ -183,7 +184,7 @@ def until_stopped(function):
     def limited(member, control):
         try:
             result = None if control.stop[0] else function(member, control)
-        except Exception:  # results that were cut short need not be valid
+        except Exception:  # incomplete results may be invalid
             if not control.stop[0]:
                 raise
         return None if control.stop[0] else result
@@ -194,8 +195,7 @@ def until_stopped(function):
 def configured(function):
     """Wrap a function for other threads, with scikit-learn's configuration of this thread.
 
-    It is like `sklearn.utils.parallel`, but without warning filters: these apply to all threads,
-    and other threads may train other estimators.
+    Unlike `sklearn.utils.parallel`, it sets no warning filters, which would apply to all threads.
     """
     config = get_config()
 
@@ -207,16 +207,16 @@ def configured(function):
 
 
 class FitTasks:
-    """The tasks of `fit` that callbacks are told of, see `set_callbacks` of scikit-learn.
+    """The tasks of `fit` for callbacks, see `set_callbacks` of scikit-learn.
 
     The tasks are the trees, or bags, in order; if there is only one, also its epochs or rounds.
-    Everything except epochs happens in the thread of `fit`.
+    All calls except for epochs are made in the thread of `fit`.
 
     Parameters
     ----------
     estimator : estimator
     context : sklearn.callback.CallbackContext
-        Of `fit`.
+        Context of `fit`.
     rows : dict
         X, y and metadata in the form that callbacks take.
     """
@@ -235,7 +235,7 @@ class FitTasks:
         return task.call_on_fit_task_begin(estimator=self.estimator, **self.rows)
 
     def report(self, n_done, n_epochs):
-        """`n_done` of `n_epochs` epochs of the only tree are done; True if a callback ends it."""
+        """Report epochs of the only tree; return True if a callback ends training."""
         self.begin(n_epochs)
         is_ended = False
         while self.n_epochs < min(n_done, self.task.max_subtasks):
@@ -245,7 +245,7 @@ class FitTasks:
         return is_ended
 
     def end(self, state, is_last):
-        """End the tree, and begin the next one; True if a callback ends training.
+        """End the tree, and begin the next one; return True if a callback ends training.
 
         `state` returns fitted attributes.
         """
@@ -260,30 +260,30 @@ class FitTasks:
 
 
 class SharedFunction:
-    """``function(member, control)`` with everything that it refers to, sent once to a process.
+    """``function(member, control)`` and its data, sent to each process once.
 
-    joblib's backend of dask sends an argument to every worker only once if its size is large.
+    joblib's dask backend sends an argument to every worker only once if its size is large.
     """
 
     def __init__(self, function):
         self.function = function
 
     def __sizeof__(self):
-        import cloudpickle  # dask, which asks for the size, needs it
+        import cloudpickle  # dask asks for the size, and depends on cloudpickle
 
-        buffers = []  # of arrays, which are not copied
+        buffers = []  # receives arrays without a copy
         head = cloudpickle.dumps(self.function, protocol=5, buffer_callback=buffers.append)
         return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
 
     def call(self, member, limit):
-        """Result for a member, in a process that has a `Control` of its own."""
+        """Return the result for a member, with a `Control` of this process."""
         control, function = Control(), self.function
         if limit is not None and limit.keeps_parts:
             if not (limit.at_least or limit.left()):
                 return None
         elif limit is not None:
             function = until_stopped(function)
-        # Backends of clusters would spread threads over the cluster.
+        # Cluster backends would send these threads to other machines.
         with (
             parallel_config(backend="threading", n_jobs=1),
             nullcontext() if limit is None else limit.applied(control, ()),
@@ -292,7 +292,7 @@ class SharedFunction:
 
 
 class RayFunction:
-    """A `SharedFunction` in the object store of ray, stored once on every machine."""
+    """A `SharedFunction` in ray's object store, stored once on every machine."""
 
     def __init__(self, shared):
         import ray
@@ -307,38 +307,37 @@ class RayFunction:
 
 
 def thread_count(n_jobs):
-    """Number of threads in this process: at most one for each processor under a cluster."""
+    """Return the number of threads; on a cluster, at most one for each processor."""
     n_threads = effective_n_jobs(n_jobs)
     return n_threads if _has(_active_backend(), "sharedmem") else min(n_threads, cpu_count())
 
 
 def local_threads():
-    """A context in which trees are trained in threads, for small forests."""
+    """Return a context in which trees are trained in threads, for small forests."""
     return parallel_config(backend="threading", n_jobs=thread_count(None))
 
 
 def _active_backend():
-    """The backend of the `joblib.parallel_config` context, or threads if there is none."""
+    """Return the backend of the `joblib.parallel_config` context, by default threads."""
     return get_active_backend(prefer="threads")[0]
 
 
 def _has(backend, name):
-    """Does a backend of joblib support the feature of this name?"""
+    """Return whether a joblib backend supports the feature of this name."""
     return getattr(backend, f"supports_{name}", False)
 
 
 def in_parallel(
     function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None, units=UNITS
 ):
-    """List of ``function(member, control)`` for each member, computed in threads or processes.
+    """Return a list of ``function(member, control)``, computed in threads or processes.
 
     `control` is a `Control`; `name` and `units` are shown with the progress. With a `TimeLimit`,
-    the results of the first members, as many as were complete in time; NotInTime if there are
-    none. `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for the results
-    so far.
+    the list ends with the last member that was complete in time; NotInTime if there is none.
+    `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for some results.
 
-    Processes are used where a `joblib.parallel_config` context names them, except for a single
-    member. They change copies of what the function refers to.
+    Processes are used in a `joblib.parallel_config` context that names them, except for a single
+    member. The function then works on copies of its data.
     """
     progress = Progress(verbose, len(members), name, units)
     control, results, is_ended = Control(), [], False
@@ -349,7 +348,7 @@ def in_parallel(
             progress.report_epochs(n_done, n_epochs, number, **further)
             return is_single and tasks is not None and tasks.report(n_done, n_epochs)
 
-        # Trees are small, so they are counted; of bags, rounds or evaluations are.
+        # Progress counts trees, which are small; but rounds or evaluations of bags.
         is_shown = verbose and (is_single or units[0] != UNITS[0])
         is_told = is_single and tasks is not None
         return Control(report if is_shown or is_told else None, control.stop, control.limit)
@@ -362,7 +361,7 @@ def in_parallel(
             has_callbacks = tasks is not None
             for result in _started(function, members, n_jobs, control_of, limit, has_callbacks):
                 is_ended = is_ended or result is None
-                if is_ended:  # results of later members, which may be complete, are dropped
+                if is_ended:  # drop later results, which may be complete
                     continue
                 results.append(result)
                 if ends_at_once and not limit.left() and len(results) >= limit.at_least:
@@ -373,7 +372,7 @@ def in_parallel(
                     control.stop[0] = 1
                     is_ended = True
     finally:
-        control.stop[0] = 1  # threads that still work read it and end
+        control.stop[0] = 1  # ends threads that still work
         progress.close()
     if not results:
         raise NotInTime(f"{name}: nothing was trained within the time limit")
@@ -381,16 +380,16 @@ def in_parallel(
 
 
 def _started(function, members, n_jobs, control_of, limit, has_callbacks):
-    """Start the training of all members; an iterable of their results, in order.
+    """Start the training of all members; return an iterable of their results, in order.
 
-    None stands for members whose training was ended before it was complete. ``control_of(number)``
-    is the `Control` of a member.
+    The result of an incomplete member is None. ``control_of(number)`` is the `Control` of a
+    member.
     """
     stop = control_of(0).stop
     wanted = takewhile(lambda _: not stop[0], members)
     backend = _active_backend()
     if len(members) > 1 and not _has(backend, "sharedmem"):
-        return_as = "generator" if _has(backend, "return_generator") else "list"  # a list for ray
+        return_as = "generator" if _has(backend, "return_generator") else "list"  # ray: a list
         jobs = Parallel(n_jobs, return_as=return_as)
         return jobs(_calls_in_processes(function, wanted, limit, backend))
     if limit is not None or has_callbacks:
@@ -405,7 +404,7 @@ def _started(function, members, n_jobs, control_of, limit, has_callbacks):
 
 
 def _calls_in_processes(function, members, limit, backend):
-    """Calls for joblib, as a generator; the first members that are wanted have no limit."""
+    """Yield calls for joblib; the first `limit.at_least` members have no limit."""
     shared = SharedFunction(function)
     if type(backend).__name__ == "RayBackend":
         shared = RayFunction(shared)
@@ -417,9 +416,9 @@ def _calls_in_processes(function, members, limit, backend):
 
 
 def in_blocks(function, X, most, n_jobs):
-    """``function(block)`` for blocks of at most `most` rows of X, in threads, as one array.
+    """Call ``function(block)`` for blocks of at most `most` rows of X, in threads; concatenate.
 
-    None if the function returns None for a block.
+    Return None if the function does for a block.
     """
     n_rows, size, n_threads = X.shape[0], most, 1
     if n_rows > min(most, 2 * MIN_BLOCK):
@@ -434,10 +433,10 @@ def in_blocks(function, X, most, n_jobs):
 
 
 def in_threads(function, items, n_threads):
-    """List of ``function(item)`` for each item, by this thread and ``n_threads - 1`` others.
+    """Return a list of ``function(item)``, computed in this thread and ``n_threads - 1`` others.
 
-    They take one item after the other: a thread that the system interrupts does not hold up the
-    others. joblib looks for results every 10 ms, in which a thread predicts thousands of rows.
+    They take one item after the other, so that an interrupted thread does not delay the others.
+    joblib looks for results only every 10 ms, in which a thread predicts thousands of rows.
     """
     results, errors = [None] * len(items), []
     waiting = deque(enumerate(items))

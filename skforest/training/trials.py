@@ -1,4 +1,4 @@
-"""Choices made by training small forests: settings, features of categories, importances."""
+"""Choices made with small forests: settings, features of categories, importances."""
 
 import math
 from dataclasses import replace
@@ -15,36 +15,34 @@ from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
 from .method import train_members
 from .threads import local_threads
 
-# All of these were chosen without a stored measurement.
+# All constants were chosen without a stored measurement.
 
-# Constants of the forests that are compared on held-out rows.
+# Forests that are compared on held-out rows:
 N_TREES = 10
-MAX_ROWS = 2000  # maximum number of training rows of such a forest, and of test rows
-TRIAL_SHARE = 0.25  # of the time that a limit leaves
+MAX_ROWS = 2000  # largest number of training rows, and of test rows
+TRIAL_SHARE = 0.25  # share of the remaining time
 MIN_ROWS = 30  # with fewer, the first setting is taken
 FIRST_SEED = 2**62  # far from the numbers of the trees of the final forest
 
-# Features that say which values are missing are kept at this level of significance.
-SIGNIFICANCE = 0.01
+SIGNIFICANCE = 0.01  # level at which indicators of missing values are kept
 
-# Of the forests that are compared by `useful_features`.
+# Forests that `useful_features` compares:
 N_FEATURE_TREES = 20
 MEAN_NONZEROS = 2.0
 FEATURE_SEED = 5 * 2**60
 
-# Of the forest behind `quick_importances`.
+# The forest of `quick_importances`:
 IMPORTANCE_TREES = 50
-MAX_DRAWS = 2000  # rows of a tree
+MAX_DRAWS = 2000  # rows drawn for a tree
 MIN_LEAF = 2
 IMPORTANCE_SEED = 3 * 2**61  # far from the numbers of trees and bags
 
 
 def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
-    """The settings whose small forest has the lowest error on held-out rows.
+    """Return the settings whose small forest has the lowest error on held-out rows.
 
-    The error is the mean squared difference to the targets, with one-hot classes (Brier score).
-    ``method_of(settings)`` is the `Method` that trains the small forest. `request` is that of
-    `fit`.
+    The error is the mean squared error, with one-hot classes (Brier score).
+    ``method_of(settings)`` is the `Method` that trains the small forest.
     """
     if len(settings) == 1 or np.count_nonzero(data.weight) < MIN_ROWS:
         return settings[0]
@@ -55,7 +53,7 @@ def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
         if errors and limit is not None and not limit.left():
             break
         if limit is not None:
-            # In equal times, settings with better trees, or with more trees, are better.
+            # All settings get the same time, in which fast training grows more trees.
             share = TRIAL_SHARE / (len(settings) - number)
             run = replace(run, limit=limit.part(share, at_least=1))
         method = method_of(setting)
@@ -66,8 +64,8 @@ def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
 
 
 def _split(data, seed):
-    """Two thirds of the rows, at most MAX_ROWS, and as many other ones."""
-    # Trees with pure leaves learn all rows that repeat, with any of the settings.
+    """Return two thirds of the rows, at most MAX_ROWS, and at most as many other rows."""
+    # Trees with pure leaves learn all repeated rows, whatever the settings.
     data, _ = data.in_copies(also_repeated=False)
     random = random_stream(seed, FIRST_SEED)
     present = random.permutation(np.flatnonzero(data.weight))
@@ -77,7 +75,7 @@ def _split(data, seed):
 
 
 def useful_features(data, seed, compares_indicators):
-    """The training set without features of missing values and categories that are not useful.
+    """Return the training set without features of missing values and categories that do not help.
 
     Indicators of missing values are tested one by one, see `_is_informative`. With
     `compares_indicators`, small forests with and without the remaining indicators are compared on
@@ -103,7 +101,7 @@ def useful_features(data, seed, compares_indicators):
 
 
 def _with_selected(data, is_kept):
-    """The training set with some of its features."""
+    """Return the training set with some of its features."""
     if is_kept.all():
         return data
     X = np.ascontiguousarray(data.X[:, is_kept])
@@ -111,10 +109,10 @@ def _with_selected(data, is_kept):
 
 
 def _is_informative(indicator, data):
-    """Does the mean target differ between rows where an indicator is True and other rows?
+    """Test whether the mean target differs between rows with and without an indicator.
 
-    z-test of each output, where classes are one-hot, with Bonferroni's correction. Distinct rows
-    count as independent; their number does not depend on the scale of the weights.
+    It is a z-test of each output, with one-hot classes and Bonferroni's correction. Distinct rows
+    count as independent, because their number does not depend on the scale of the weights.
     """
     share = data.weight / data.weight.sum()
     n_rows, part = np.count_nonzero(share), share[indicator].sum()
@@ -136,7 +134,7 @@ def _is_informative(indicator, data):
 
 
 def _held_out_error(data, seed):
-    """Squared error of a small forest of sparse directions on held-out rows."""
+    """Return the squared error of a small forest of sparse directions on held-out rows."""
     train, test = _split(data, seed)
     n_features = train.X.shape[1]
     n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
@@ -149,7 +147,7 @@ def _held_out_error(data, seed):
 
 
 def quick_importances(data, seed):
-    """Impurity importances of a random forest of a few axis-aligned trees; sum 1, or all 0."""
+    """Return the impurity importances of a small random forest; sum 1, or all 0."""
     n_features = data.X.shape[1]
     if data.is_classification:
         n_candidates = max(1, int(np.sqrt(n_features)))
@@ -165,7 +163,7 @@ def quick_importances(data, seed):
 
 
 def _small_trees(data, seed, n_trees, sampler, n_candidates, min_leaf, first_seed=0):
-    """Forests of one tree each, grown on small bootstrap samples; `sampler` makes a new one."""
+    """Grow trees on small bootstrap samples; `sampler` makes a sampler for each."""
     stop = np.zeros(1, dtype=np.uint8)
     task = {"task": "regression"}
     if data.is_classification:

@@ -6,25 +6,26 @@ from scipy.special import softmax
 from ..forest.edit import replace_leaves
 from ..forest.statistics import route
 
-STEPS = 3  # of Newton's method, whenever the leaves of a split are fitted; they start at the last
-FINAL_STEPS = 12  # where leaves are fitted for good
-HALVINGS = 20  # of a step that does not lower the loss, as where a loss has no curvature
-TABLED = 2**20  # numbers of raw predictions that a loss gets at once, about
-WEAK = 1e-3  # rows with which the constant of the tree counts in a leaf that is fitted for good
+STEPS = 3  # Newton steps for the leaves of a split, from the previous leaves
+FINAL_STEPS = 12  # Newton steps for final leaves
+HALVINGS = 20  # halvings of a step that does not lower the loss, as without curvature
+TABLED = 2**20  # number of raw predictions that a loss gets at once, approximately
+WEAK = 1e-3  # number of rows for which the constant of the tree counts in a final leaf
 
 
 def fitted_constants(loss, y, weight, group, values, prior, strength, n_steps):
-    """The constants with the lowest loss in groups of rows, by Newton's method from `values`.
+    """Find the constants with the lowest loss in groups of rows, by Newton's method.
 
     Parameters
     ----------
     loss : UserKernel
     y : ndarray of shape (n_rows, n_outputs)
     weight, group : ndarray of shape (n_rows,)
-        Weights, and the group of each row.
+        Weight and group of each row.
     values : ndarray of shape (n_groups, n_outputs)
+        Initial constants.
     prior, strength : ndarray of shape (n_outputs,)
-        Each group has an additional quadratic loss with this minimum and this curvature.
+        Minimum and curvature of a quadratic loss that is added to each group.
 
     Returns
     -------
@@ -72,7 +73,7 @@ class UserTarget:
     y : ndarray of shape (n_rows, n_outputs)
     weight : ndarray of shape (n_rows,)
     is_class : bool
-        Are the targets one-hot?
+        Whether targets are one-hot.
     """
 
     def __init__(self, loss, y, weight, is_class):
@@ -84,7 +85,7 @@ class UserTarget:
         self.unit = 1.0 if is_class else self._unit()
 
     def _unit(self):
-        """Reciprocal of the mean loss of the constant that a model could save."""
+        """Return the reciprocal of the mean loss of the constant that a model could save."""
         raw = np.tile(self.prior, (len(self.y), 1))
         best = fitted_constants(
             self.loss, self.y, np.ones(len(raw)), np.arange(len(raw)), raw, self.prior,
@@ -95,7 +96,7 @@ class UserTarget:
         return 1 / mean if mean > 0 else 1.0
 
     def fitted(self, group, values, strength, n_steps):
-        """The constants with the lowest loss in groups; `strength` counts rows of `prior`."""
+        """Find the constants with the lowest loss in groups; `strength` counts rows of `prior`."""
         strength = strength * self.curve
         args = self.loss, self.y, self.weight, group, values, self.prior, strength, n_steps
         return fitted_constants(*args)
@@ -104,20 +105,20 @@ class UserTarget:
 class UserLeaves:
     """The two leaves of a split with a user's loss.
 
-    `OwnLeaves` of `_kernels/co2/own_leaves.pyx` calls it for one node after another.
+    `OwnLeaves` in `_kernels/co2/own_leaves.pyx` calls it for one node after another.
 
     Parameters
     ----------
     loss : UserKernel
     baseline : ndarray of shape (n_outputs,)
-        Baseline of numeric targets, whose unit is `scale`; None: the targets are classes.
+        Baseline of regression targets, whose unit is `scale`; None: the targets are classes.
     """
 
     def __init__(self, loss, baseline=None, scale=1.0):
         self.loss, self.baseline, self.scale = loss, baseline, scale
 
     def start(self, target, weight, n_train, smoothing):
-        """Start a node with its rows; the first `n_train` are for training."""
+        """Start a node with its rows; the first `n_train` are training rows."""
         is_class = self.baseline is None
         if is_class:  # numbers of classes
             self.y = np.eye(self.loss.n_outputs)[target]
@@ -129,17 +130,17 @@ class UserLeaves:
         self.velocity = np.zeros_like(self.values)
 
     def fit(self, right):
-        """Fit both leaves to the training rows on their sides; `right` is a mask of these."""
+        """Fit both leaves to the training rows on their sides; `right` is a mask."""
         if self.right is not None and np.array_equal(right, self.right):
             return
-        n_steps = STEPS if self.right is None else 1  # as rows change sides, fits go on
+        n_steps = STEPS if self.right is None else 1  # further calls refine the leaves
         self.right, self.known = right, {}
         group = right.astype(np.int64)
         self.values = self.train.fitted(group, self.values, self.smoothing, n_steps)
 
     def losses(self, first, last):
-        """Losses of some rows at the left and at the right leaf, (2, n_rows)."""
-        if (first, last) not in self.known:  # until the leaves change
+        """Return the losses of some rows at the left and at the right leaf, (2, n_rows)."""
+        if (first, last) not in self.known:  # kept until the leaves change
             y = self.y[first:last]
             raw = np.repeat(self.values, len(y), axis=0)
             found = self.loss.losses(raw, np.concatenate([y, y])).reshape(2, -1)
@@ -147,14 +148,11 @@ class UserLeaves:
         return self.known[first, last]
 
     def step(self, rows, share, momentum, rate):
-        """Move both leaves along the gradients of some rows.
-
-        `share`, (2, n_rows), are the weights with which rows count at either leaf.
-        """
+        """Move both leaves along the gradients of rows with weights `share`, (2, n_rows)."""
         y = self.y[rows]
         for side, part in enumerate(share):
             slope, _ = self.loss.derivatives(np.broadcast_to(self.values[side], y.shape), y)
-            # Numeric targets make steps in their own units, logarithms of shares in units of 1.
+            # Steps have the unit of regression targets, or unit 1 for logarithms of shares.
             pace = 1.0 if self.baseline is None else 2 / self.train.curve
             self.velocity[side] = momentum * self.velocity[side] + pace * (part @ slope)
         self.values, self.known = self.values - rate * self.velocity, {}
@@ -163,19 +161,19 @@ class UserLeaves:
 class UserTreeLeaves:
     """All leaves of a tree with a user's loss, trained with its splits.
 
-    `JointLeaves` of `_kernels/nongreedy/leaves.pyx` calls it, batch by batch.
+    `JointLeaves` in `_kernels/nongreedy/leaves.pyx` calls it, batch by batch.
 
     Parameters
     ----------
     loss : UserKernel
     data : TrainingSet
     weight : ndarray of shape (n_rows,)
-        0 for rows that do not train.
+        0 for held-out rows.
     leaf : ndarray of shape (n_rows,)
         The leaf of each row in the grown tree.
     n_leaves : int
     smoothing : float
-        Pseudocount, in rows of mean weight at the constant of the whole tree, of each leaf.
+        Pseudocount of each leaf: rows of mean weight at the constant of the tree.
     """
 
     def __init__(self, loss, data, weight, leaf, n_leaves, smoothing):
@@ -188,13 +186,13 @@ class UserTreeLeaves:
 
     @property
     def parameters(self):
-        """tuple: the arguments of `JointLeaves.set_parameters`, which takes no others here."""
+        """tuple: the arguments of `JointLeaves.set_parameters`."""
         n_leaves, n = self.raw.shape
         label = np.tile(np.arange(n, dtype=np.int32), n_leaves)
         return np.arange(n_leaves + 1) * n, label, self.raw.ravel(), np.zeros(n_leaves)
 
     def table(self, rows):
-        """Losses of rows at all leaves, and the largest: (n_rows, n_leaves + 1)."""
+        """Return the losses of rows at all leaves, and the largest: (n_rows, n_leaves + 1)."""
         n_leaves, n = self.raw.shape
         found = np.empty((len(rows), n_leaves + 1))
         size = max(1, TABLED // (n_leaves * n))
@@ -207,11 +205,11 @@ class UserTreeLeaves:
         return found
 
     def losses(self, rows, leaves):
-        """Losses of rows, each at one leaf."""
+        """Return the losses of rows, each at one leaf."""
         return self.unit * self.loss.losses(self.raw[leaves], self.y[rows])
 
     def step(self, rows, leaves, rate):
-        """Move leaves along the gradients of rows in them, not beyond their optimum for these."""
+        """Move leaves along the gradients of their rows, but not beyond the optimum."""
         slope, curve = self.loss.derivatives(self.raw[leaves], self.y[rows])
         chosen, leaf = np.unique(leaves, return_inverse=True)
         total = np.zeros((2, len(chosen), slope.shape[1]))
@@ -221,7 +219,7 @@ class UserTreeLeaves:
 
 
 def with_user_leaves(forest, data, loss):
-    """A tree whose leaves predict the constants with the lowest loss on their rows."""
+    """Return the tree with leaves that have the lowest loss on their rows."""
     target, leaf = leaf_targets(forest, data, loss)
     raw = np.tile(target.prior, (np.count_nonzero(forest.child < 0), 1))
     raw = target.fitted(leaf, raw, WEAK, FINAL_STEPS)
@@ -230,7 +228,7 @@ def with_user_leaves(forest, data, loss):
 
 
 def leaf_targets(forest, data, loss):
-    """The rows with weight as a `UserTarget`, with mean weight 1, and the leaf of each of them."""
+    """Return rows of positive weight as a `UserTarget`, with mean weight 1, and their leaves."""
     rows = data.rows
     y, weight = targets_of(loss, data)[rows], data.weight[rows]
     leaf = (np.cumsum(forest.child < 0) - 1)[route(forest, data.X)[rows]]
@@ -238,17 +236,17 @@ def leaf_targets(forest, data, loss):
 
 
 def leaf_values(raw, loss, is_class, baseline):
-    """Leaf values from raw predictions of the leaves of a tree, (n_leaves, n_outputs)."""
+    """Convert raw predictions of leaves, (n_leaves, n_outputs), to leaf values."""
     return softmax(raw, axis=1) if is_class else loss.predictions(raw) - baseline
 
 
 def targets_of(loss, data):
-    """Targets in the units of the user, one-hot for classes: (n_rows, n_outputs)."""
+    """Return the targets in units of the user, one-hot for classes: (n_rows, n_outputs)."""
     return np.eye(loss.n_outputs)[data.target] if data.is_classification else data.y
 
 
 def keeps_gain(before, after, data, loss, lost, tolerance):
-    """Has a tree lost at most a share of another tree's gain over a constant prediction?"""
+    """Return whether a tree keeps a part of another tree's gain over a constant prediction."""
     found = []
     for forest in (before, after):
         target, leaf = leaf_targets(forest, data, loss)

@@ -1,4 +1,4 @@
-"""Calibrations, which are added to the predictions of boosting after training."""
+"""Calibrations of boosting: additions to raw predictions after training."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from .scales import log_ratio, weighted_quantile
 
-# For quantiles: the share of a shift that is left out with very many bags, and the share that is
-# proportional to the width between quantiles (`python -m benchmarks.measure.quantiles boosting`).
+# Quantiles: the part of the shift that is omitted with very many bags, and the part proportional
+# to the width between quantiles (`python -m benchmarks.measure.quantiles boosting`).
 LEFT_OUT, WIDTH_SHARE = 0.3, 0.5
 
 
@@ -21,22 +21,22 @@ class Addition:
     high: int = 0
 
     def added(self, raw):
-        """Return the addition to raw predictions; ndarray of shape (..., n_outputs)."""
+        """Return the addition to raw predictions of shape (..., n_outputs)."""
         return self.shift + self.slope * (raw[..., self.high] - raw[..., self.low])[..., None]
 
 
 class MeanRatio:
     """Make the mean of predictions with a log link equal to the mean of the targets."""
 
-    # The exponential of a mean is too low, on training rows as well as on new rows. Training rows
-    # are therefore used if there are no held-out rows, or only those of one bag.
+    # The exponential of a mean is too low on training rows, too. They are therefore used if at
+    # most one bag has held-out rows.
     takes_training_rows = True
     level = None
 
     def fit(self, parts):
-        """Return an `Addition`, the logarithm of the ratio of the means.
+        """Return an `Addition`: the logarithm of the ratio of the means.
 
-        `parts` has the targets, predictions and weights of rows, for each bag.
+        `parts` has targets, predictions and weights of rows for each bag.
         """
         shift = log_ratio(*map(np.concatenate, zip(*parts)))
         return Addition(shift, np.zeros(len(shift)))
@@ -46,16 +46,16 @@ class MeanRatio:
 class QuantileShift:
     """Make new targets lie below predictions with the requested probability."""
 
-    level: float | np.ndarray  # of the outputs
+    level: float | np.ndarray  # probability for each output
     takes_training_rows = False
 
     def fit(self, parts):
-        """An `Addition`; `parts` are those of `MeanRatio.fit`.
+        """Return an `Addition`; `parts` as in `MeanRatio.fit`.
 
-        With several bags, each part is predicted by a single bag, whose errors are larger than
-        those of the mean of all bags, so only a share of the shift is used. For each bag, a shift
-        is also fitted on the rows of the other bags. If that increases the loss of an output by
-        more than its standard error, the output is not shifted.
+        With several bags, each part is predicted by a single bag, which has larger errors than the
+        mean of all bags, so only a share of the shift is used. For each bag, a shift is also
+        fitted on the rows of the other bags. If this increases the loss of an output by more than
+        its standard error, the output is not shifted.
         """
         factor = 1 - LEFT_OUT * (1 - 1 / len(parts))
         found = self._fitted(parts, factor)
@@ -72,7 +72,7 @@ class QuantileShift:
         return Addition(found.shift * is_moved, found.slope * is_moved, found.low, found.high)
 
     def _fitted(self, parts, factor):
-        """A factor times the quantile of the residuals, half of it in units of the width."""
+        """Return `factor` times the quantile of residuals, half of it in units of the width."""
         y, response, weight = map(np.concatenate, zip(*parts))
         low, high = int(np.argmin(self.level)), int(np.argmax(self.level))
         width = np.maximum(response[:, high] - response[:, low], 0)

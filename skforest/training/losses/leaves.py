@@ -1,4 +1,4 @@
-"""Leaf rules: how boosting computes the values of leaves, before the learning rate."""
+"""Leaf rules of boosting: the values of leaves before the learning rate."""
 
 from dataclasses import dataclass
 
@@ -13,29 +13,29 @@ FAR = 3.0  # limit of leaf values, in sizes of residuals, see `QuantileLeaves`
 class NewtonLeaves:
     """One step of Newton's method, with the curvatures of the kernel."""
 
-    # Steps may be far too long where the curvature nearly vanishes.
+    # Steps are limited, because they may be far too long if the curvature nearly vanishes.
     max_step: float = np.inf
-    renews = False  # is there a `value`, which takes the place of the step?
+    renews = False  # whether `value` replaces the step
 
 
 @dataclass(frozen=True)
 class QuantileLeaves:
-    """The quantile of the residuals, for losses whose curvature is 0 or says little."""
+    """The quantile of the residuals, for losses whose curvature is 0 or misleading."""
 
     level: float | np.ndarray = 0.5
     max_step = np.inf
     renews = True
 
     def value(self, residual, weight, kernel, size):
-        """The constant that is added to the raw prediction of some rows, (n_outputs,).
+        """Return the constant to add to raw predictions in a leaf, (n_outputs,).
 
-        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction, and
-        `size` is the `robust_size` of the residuals of all rows. Most rows of a small leaf may be
-        outliers, since splits tend to separate outliers. A value beyond `FAR` sizes is therefore
-        limited: it goes only as far as the median of the rows on its near side.
+        `residual`, of shape (n_rows, n_outputs), is the target minus the raw prediction; `size` is
+        the `robust_size` of the residuals of all rows. Splits tend to separate outliers, which may
+        be most rows of a small leaf. Therefore, a value beyond `FAR` sizes is limited by the
+        median of the rows on its near side.
         """
-        # Take the smallest value between the quantile and the quantile that is two rows nearer to
-        # the median: one or two outliers must not determine the value of a small leaf.
+        # Take the smallest value between the quantile and the quantile two rows nearer to the
+        # median, so that one or two outliers do not determine the value of a small leaf.
         level = np.asarray(self.level)
         nearer = np.maximum(np.abs(level - 0.5) - 2 * weight.max() / weight.sum(), 0.0)
         levels = level, 0.5 + np.sign(level - 0.5) * nearer
@@ -50,10 +50,7 @@ class QuantileLeaves:
 
 
 class HuberLeaves(QuantileLeaves):
-    """The median of the residuals, and the mean of the differences from it, cut off at the limit.
-
-    The limit is that of the kernel.
-    """
+    """The median of the residuals, plus their mean deviation, cut off at the kernel's limit."""
 
     def value(self, residual, weight, kernel, size):
         median = super().value(residual, weight, kernel, size)

@@ -8,13 +8,13 @@ from ..parameters import ParameterObject
 
 
 class LossParameters(ParameterObject):
-    """A loss with a parameter, as the parameter `loss` of an estimator; not for direct use."""
+    """Base class of losses with a parameter; not for direct use."""
 
     _name = ""  # in LOSSES
-    _limits = 0.0, np.inf  # of the parameter, both excluded
+    _limits = 0.0, np.inf  # limits of the parameter, both excluded
 
     def _validate_params(self):
-        """Called by `fit` of an estimator."""
+        """Check the parameter; `fit` of an estimator calls this."""
         low, high = self._limits
         for name, value in self.get_params().items():
             is_number = isinstance(value, Real) and not isinstance(value, bool)

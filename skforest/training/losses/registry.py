@@ -1,4 +1,4 @@
-"""The named losses, which no other file knows.
+"""The named losses; no other file depends on their names.
 
 To add a loss, write a function that composes the loss from its parts, and write its derivatives in
 `_kernels/base/loss.pyx`. A parameter of the function comes from a class that derives from
@@ -19,18 +19,18 @@ from .training_loss import TrainingLoss
 from .user import Loss, user_loss
 
 LOG_STEP, LABEL_STEP = 4.0, 20.0  # largest steps of leaves, before the learning rate
-# Of hinge forests for counts: the gradient grows exponentially with the response.
+# Factor of the learning rate of hinge forests: gradients grow exponentially with the response.
 POISSON_RATE = 1 / 30
 
 
 def squared_error(n_outputs):
-    """Half of the squared error, which the conditional mean minimises."""
+    """Half of the squared error; the conditional mean minimises it."""
     parts = {"is_quadratic": True, "for_trees": True}
     return TrainingLoss(n_outputs, kernels.SquaredErrorKernel, TargetScale(), **parts)
 
 
 def absolute_error(n_outputs):
-    """The absolute error, which the conditional median minimises."""
+    """The absolute error; the conditional median minimises it."""
     kernel = kernels.AbsoluteErrorKernel
     return TrainingLoss(n_outputs, kernel, QuantileScale(), leaf=QuantileLeaves())
 
@@ -42,7 +42,7 @@ def huber(n_outputs, delta=1.35):
 
 
 def quantile(n_outputs, quantile=0.5):
-    """The pinball loss, which the conditional quantile minimises; or a sum of such losses."""
+    """The pinball loss of one quantile, or the sum for several quantiles."""
     has_several = np.ndim(quantile) > 0
     level = np.array(quantile, dtype=np.float64) if has_several else float(quantile)
     return TrainingLoss(
@@ -61,7 +61,7 @@ def poisson(n_outputs):
 
 
 def gamma(n_outputs):
-    """Half of the gamma deviance, for positive targets whose deviation grows with their mean."""
+    """Half of the gamma deviance, for positive targets that vary in proportion to their mean."""
     return _of_log_mean(n_outputs, kernels.GammaKernel, RatioScale("gamma", takes_zero=False))
 
 
@@ -72,13 +72,13 @@ def tweedie(n_outputs, power=1.5):
 
 
 def _of_log_mean(n_outputs, kernel, scale, hinge_rate=None):
-    """A loss of the mean exp(raw prediction)."""
+    """Compose a loss of the mean exp(raw prediction)."""
     parts = {"link": "log", "leaf": NewtonLeaves(LOG_STEP), "calibration": MeanRatio()}
     return TrainingLoss(n_outputs, kernel, scale, **parts, hinge_rate=hinge_rate)
 
 
 def log_loss(n_outputs, label_smoothing=0.0, boosting=False):
-    """The negative log-likelihood of class numbers, after a softmax.
+    """The log loss of class numbers after a softmax.
 
     Boosting starts from the class frequencies, and has one raw prediction for two classes.
     """
@@ -90,7 +90,7 @@ def log_loss(n_outputs, label_smoothing=0.0, boosting=False):
     return TrainingLoss(n_outputs, kernel, scale, for_trees=True, **parts)
 
 
-# By the name that the parameter `loss` of an estimator has.
+# The keys are values of the parameter `loss` of an estimator.
 LOSSES = {
     "squared_error": squared_error,
     "absolute_error": absolute_error,
@@ -104,7 +104,7 @@ LOSSES = {
 
 
 def loss_names(offer, of_labels=False):
-    """Names of the losses, for labels or numbers, with a property such as "for_boosting"."""
+    """Return the names of losses, of labels or numbers, that have a property like "for_hinge"."""
     losses = {name: make(1) for name, make in LOSSES.items()}
     return {
         name
@@ -114,19 +114,19 @@ def loss_names(offer, of_labels=False):
 
 
 def loss_types(names):
-    """Classes whose instances an estimator takes as `loss`, beside names."""
+    """Return the classes whose instances an estimator takes as `loss`."""
     return [Loss, *(one for one in (HuberLoss, TweedieLoss) if one._name in names)]
 
 
 def takes(loss, parameter):
-    """Does the loss that is passed to an estimator have a parameter of this name?"""
+    """Return whether the loss passed to an estimator has a parameter of this name."""
     return isinstance(loss, str) and parameter in signature(LOSSES[loss]).parameters
 
 
 def make_loss(loss, n_outputs, *, in_units=False, **parameters):
-    """The `TrainingLoss` for the parameter `loss` of a regressor.
+    """Return the `TrainingLoss` for the parameter `loss` of a regressor.
 
-    `parameters` are parameters of the estimator that its losses use; for `in_units`, see
+    `parameters` are parameters of the estimator that losses may use; for `in_units`, see
     `user_loss`.
     """
     if isinstance(loss, Loss):
@@ -135,10 +135,10 @@ def make_loss(loss, n_outputs, *, in_units=False, **parameters):
 
 
 def make_label_loss(loss, n_classes, **parameters):
-    """The `TrainingLoss` of labels for the parameter `loss` of a classifier.
+    """Return the `TrainingLoss` for the parameter `loss` of a classifier.
 
-    `n_classes` is an int, or a list with one for each output. Of several outputs, it is the
-    squared error of their indicators.
+    `n_classes` is an int, or a list with one for each output. With several outputs, the loss is
+    the squared error of their indicators.
     """
     if not isinstance(n_classes, list):
         if isinstance(loss, Loss):
@@ -150,7 +150,7 @@ def make_label_loss(loss, n_classes, **parameters):
 
 
 def _named_loss(loss, n_outputs, parameters):
-    """A loss with a name, with those of some parameters that it has."""
+    """Make the loss of a name, with the parameters that it has."""
     if isinstance(loss, LossParameters):
         return LOSSES[loss._name](n_outputs, **loss.get_params())
     own = {name: value for name, value in parameters.items() if takes(loss, name)}

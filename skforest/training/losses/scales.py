@@ -1,30 +1,28 @@
-"""Scales of a target: its check, its zero point and unit, and its form for a kernel."""
+"""Scales of a target: its check, baseline and unit, and its form for kernels."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# Largest deviations of a target that float32 leaf values and their squares hold.
+# Range of the largest deviation of a target, so that float32 holds leaf values and their squares.
 MIN_SCALE, MAX_SCALE = 2.0**-100, 2.0**120
 NORMAL_MEDIAN = 0.6745  # median distance of normal numbers from their mean, over their deviation
-COMMON_SHARE = 0.25  # so many equal targets, such as zeros of counts, do not count for a unit
-# Targets this many units from the median are outliers for choices by squared errors: few numbers
-# of a normal distribution are so far away.
-FENCE = 3.0
-# Targets are apart from all others if they are APART times as far from the quartiles as these, and
-# as APART interquartile ranges. At most the share RARE is rare.
+COMMON_SHARE = 0.25  # a value this frequent, such as zero counts, is ignored in a unit
+FENCE = 3.0  # for choices by squared errors, targets more units away from the median are outliers
+# Targets are apart if their distance from the quartiles is APART times as large as that of all
+# other targets, and as the interquartile range. At most the share RARE is rare.
 APART, RARE = 3.0, 0.05
-ABSENT = -1e3  # raw prediction of a class without weight: its probability is 0
+ABSENT = -1e3  # raw prediction of a class without weight; its probability is 0
 
 
 def power_of_two_scale(deviation):
-    """The power of two at or above the largest deviation of a target; 1 if all are 0.
+    """Return the power of two at or above the largest deviation of a target; 1 if all are 0.
 
-    Squares of the scaled deviations are far from the limits of float32, and dividing by a power of
-    two loses no bit. ValueError if float32 cannot hold such deviations.
+    Squares of the scaled deviations are then far from the limits of float32, and the division
+    loses no bit. ValueError if float32 cannot hold such deviations.
     """
     largest = np.abs(deviation).max()
-    if np.isnan(largest):  # from the mean of a target whose sum overflows
+    if np.isnan(largest):  # the sum of the target overflows
         largest = np.inf
     scale = 2.0 ** np.ceil(np.log2(largest)) if largest > 0 else 1.0
     if not MIN_SCALE <= scale <= MAX_SCALE:
@@ -37,17 +35,17 @@ def power_of_two_scale(deviation):
 
 @dataclass(frozen=True)
 class TargetUnits:
-    """The zero point and the units of a target."""
+    """The baseline and the units of a target."""
 
-    baseline: np.ndarray  # (n_outputs,), float64: raw prediction that training starts from
-    scale: float  # a power of two, by which the deviations from the baseline are divided
+    baseline: np.ndarray  # (n_outputs,), float64: initial raw prediction
+    scale: float  # power of two that divides deviations from the baseline
     unit: np.ndarray  # typical size of the scaled deviations; 0 for a constant output
 
     @property
     def response(self):
         """ndarray of shape (n_outputs,): unit of the trained response.
 
-        It is 0 for a constant output, whose prediction is the baseline whatever is trained.
+        It is 0 for a constant output, which is always predicted by the baseline.
         """
         return self.unit * self.scale
 
@@ -55,24 +53,23 @@ class TargetUnits:
 class TargetScale:
     """Deviations from the weighted mean, in units of their root mean square."""
 
-    has_unit = True  # are deviations from the baseline measured in units of their size?
+    has_unit = True  # deviations from the baseline are measured in units of their size
 
     def check(self, y, weight):
         """Raise ValueError if the loss is not defined for the target."""
 
     def baseline(self, y, weight):
-        """The constant raw prediction that training starts from: ndarray of shape (n_outputs,)."""
+        """Return the initial raw prediction: ndarray of shape (n_outputs,)."""
         return np.average(y, axis=0, weights=weight)
 
     def size(self, deviation, weight):
-        """The unit of each output, by deviations from the baseline."""
+        """Return the unit of each output from deviations from the baseline."""
         return np.sqrt(np.average(np.square(deviation), axis=0, weights=weight))
 
     def units(self, y, weight, baseline=None):
-        """The `TargetUnits` of a target, after `check`.
+        """Return the `TargetUnits` of a target, after `check`.
 
-        `baseline` is the baseline of a model to which trees are added. None:
-        ``self.baseline(y, weight)``.
+        `baseline` is that of the model to which trees are added; None: of the target.
         """
         self.check(y, weight)
         baseline = self.baseline(y, weight) if baseline is None else baseline
@@ -83,26 +80,26 @@ class TargetScale:
         return TargetUnits(baseline, scale, self.size(deviation / scale, weight))
 
     def shift(self, y, raw, weight):
-        """The shift that moves raw predictions towards the targets, (n_outputs,)."""
+        """Return the shift that moves raw predictions towards the targets, (n_outputs,)."""
         return self.baseline(y - raw, weight)
 
     def without_outliers(self, y, weight):
-        """The target for choices by squared errors, which outliers must not determine."""
+        """Return the target without outliers, for choices by squared errors."""
         return y
 
     def outlier_factor(self, y, weight):
-        """Factors of the weights of rows, (n_rows,), whose targets are outliers; None: all 1."""
+        """Return factors of the weights of rows, smaller for outliers; None: all 1."""
 
     def scaled(self, y, units):
-        """Deviations from the baseline, divided by the power of two, for grown trees."""
+        """Return deviations from the baseline, divided by the power of two, for grown trees."""
         return (y - units.baseline) / units.scale
 
     def standardized(self, target, units):
-        """A target from `scaled` in units of 1, for the kernel."""
+        """Return a target from `scaled` in units of 1, for the kernel."""
         return target / np.where(units.unit > 0, units.unit, 1.0)
 
     def start(self, baseline):
-        """Raw predictions that the trees of boosting are added to, in units of the kernel."""
+        """Return the initial raw predictions of boosting, in units of the kernel."""
         return np.zeros(len(baseline))
 
 
@@ -120,7 +117,7 @@ class QuantileScale(TargetScale):
         return weighted_quantile(columns, weight, self.level)
 
     def size(self, deviation, weight):
-        """See `robust_size`; it does not depend on the baseline."""
+        """Return `robust_size`, which does not depend on the baseline."""
         return robust_size(deviation, weight)
 
     def without_outliers(self, y, weight):
@@ -128,11 +125,12 @@ class QuantileScale(TargetScale):
         return np.clip(y, center - size, center + size)
 
     def outlier_factor(self, y, weight):
-        """Limit the weight of rare outliers beyond a quantile to that of rows on the other side.
+        """Reduce the weights of rare outliers beyond a quantile.
 
-        With the quantile 0.9, one row above weighs as much as nine below, and a few outliers would
-        move all predictions around them. Outliers are apart from all other targets, see `APART`;
-        they are rare if their weight is at most half of the weight beyond the quantile.
+        With the quantile 0.9, one row above counts as much as nine below, and a few outliers would
+        move all predictions around them. They get the weight of rows on the other side. Outliers
+        are apart from all other targets, see `APART`; they are rare if their weight is at most
+        half of the weight beyond the quantile.
         """
         factor = np.ones(len(y))
         for sign, level in ((1, np.max(self.level)), (-1, 1 - np.min(self.level))):
@@ -147,7 +145,7 @@ class QuantileScale(TargetScale):
 class RatioScale(TargetScale):
     """Ratios to the weighted mean; the logarithm of the mean is the baseline."""
 
-    loss: str  # in messages
+    loss: str  # name in messages
     takes_zero: bool = True
     has_unit = False
 
@@ -170,7 +168,7 @@ class RatioScale(TargetScale):
         return log_ratio(y, np.exp(raw), weight)
 
     def scaled(self, y, units):
-        # exp(baseline) is a factor of every mean: a row with it as its target has the response 0.
+        # exp(baseline) is a factor of every mean; the response 0 belongs to this target.
         return y / np.exp(units.baseline)
 
 
@@ -179,8 +177,8 @@ class LabelScale(TargetScale):
     """Class numbers of shape (n_rows,), which have no unit.
 
     Training starts from equal probabilities, or from the class frequencies. A class without weight
-    has probability 0 and keeps it. Two classes have one raw prediction in boosting, the logarithm
-    of the odds of the second.
+    keeps probability 0. In boosting, two classes have one raw prediction: the log odds of the
+    second class.
     """
 
     n_classes: int
@@ -198,7 +196,7 @@ class LabelScale(TargetScale):
         return y
 
     def standardized(self, target, units):
-        """A column of float64."""
+        """Return a column of float64."""
         return np.ascontiguousarray(target[:, None], dtype=np.float64)
 
     def start(self, baseline):
@@ -206,13 +204,13 @@ class LabelScale(TargetScale):
 
 
 def with_outlier_weights(data, scale):
-    """The training set with the scale's weights for outliers among the targets."""
+    """Return the training set with the factors of `outlier_factor`."""
     factor = scale.outlier_factor(data.y, data.weight)
     return data if factor is None else data.with_weight(data.weight * factor)
 
 
 def for_squared_errors(data, scale):
-    """The training set without outliers of the target, or with all of them clipped."""
+    """Return the training set with `without_outliers` of its target."""
     y = scale.without_outliers(data.y, data.weight)
     if y is data.y:
         return data
@@ -224,17 +222,16 @@ def for_squared_errors(data, scale):
 
 
 def weighted_quantile(values, weight, quantile):
-    """Quantiles of the columns of a matrix, interpolated between its rows.
+    """Return quantiles of the columns of a matrix, interpolated between its rows.
 
-    `quantile` is a number, or an array with one for each column.
-
-    A row in sorted position k of n has the level k / (n + 1), so the next draw lies below it with
-    this probability; if weights differ, n is the effective number of rows.
+    `quantile` is a number, or an array with one for each column. A row in sorted position k of n
+    has the level k / (n + 1), so the next draw lies below it with this probability; if weights
+    differ, n is the effective number of rows.
     """
     present = weight > 0
     values, weight = values[present], weight[present] / weight.sum()
     order = np.argsort(values, axis=0, kind="stable")
-    # The sum of the squares is 1 / n for equal weights.
+    # The sum of squares is 1 / n for equal weights.
     level = np.cumsum(weight[order], axis=0) / (1 + weight @ weight)
     values = np.take_along_axis(values, order, axis=0)
     quantile = np.broadcast_to(quantile, values.shape[1])
@@ -242,14 +239,14 @@ def weighted_quantile(values, weight, quantile):
 
 
 def log_ratio(y, predicted, weight):
-    """Logarithms of the ratios of two weighted means, (n_outputs,); 0 if one of them is 0."""
+    """Return the log ratios of two weighted means, (n_outputs,); 0 if one of them is 0."""
     mean, predicted = (np.average(a, axis=0, weights=weight) for a in (y, predicted))
     is_usable = (mean > 0) & (predicted > 0)
     return np.log(np.where(is_usable, mean, 1.0) / np.where(is_usable, predicted, 1.0))
 
 
 def apart(values, weight):
-    """Mask of the values, of shape (n_rows,), above a gap over all others, see `APART`."""
+    """Return a mask of the values, (n_rows,), above a gap over all others, see `APART`."""
     low, high = (weighted_quantile(values[:, None], weight, q)[0] for q in (0.25, 0.75))
     ordered = np.sort(values[weight > 0])
     with np.errstate(over="ignore"):
@@ -261,11 +258,11 @@ def apart(values, weight):
 
 
 def robust_size(values, weight):
-    """Unit of the deviations of each column from its median, (n_columns,); 0 where it is constant.
+    """Return a robust unit of each column, (n_columns,); 0 if the column is constant.
 
-    It is the median absolute deviation, times the factor that makes it 1 for standard normal
-    numbers. If a value is common, such as 0 among counts, the share p of other rows has the median
-    distance d, and the unit is d sqrt(p). It is at most the standard deviation.
+    It is the median absolute deviation from the median, scaled to 1 for standard normal numbers.
+    If a value is common, such as 0 among counts, let p be the share of other rows and d their
+    median distance; the unit is d sqrt(p). It is at most the standard deviation.
     """
     present = weight > 0
     values, weight = values[present], weight[present]

@@ -1,4 +1,4 @@
-"""The losses that training uses: their parts, and what they offer."""
+"""TrainingLoss: a loss as the composition of its parts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,48 +10,47 @@ from .scales import TargetScale
 
 @dataclass(frozen=True, eq=False)
 class TrainingLoss:
-    """A loss of raw predictions, composed of parts with one job each.
+    """A loss of raw predictions, composed of parts.
 
     Targets y are float64 of shape (n_rows, n_outputs), and weights float64 of shape (n_rows,).
     """
 
     n_outputs: int  # length of the raw prediction of a Forest
-    kernel: Callable  # makes a `LossKernel` of so many outputs: derivatives, see `new_kernel`
-    scale: TargetScale  # the target as the kernel takes it, and the constant to start from
-    link: str = "identity"  # of the Forest, from raw predictions to predictions
+    kernel: Callable  # makes a `LossKernel`, which computes derivatives, for n_outputs
+    scale: TargetScale  # the target for the kernel, and the initial constant
+    link: str = "identity"  # scale of the raw predictions of the Forest
     leaf: NewtonLeaves | QuantileLeaves | None = NewtonLeaves()  # None: not for boosting
-    calibration: MeanRatio | QuantileShift | None = None  # of the trained model
-    # Hinge forests multiply their learning rate by this; None: they do not accept the loss.
-    hinge_rate: float | None = 1.0
-    is_quadratic: bool = False  # is one step of Newton's method exact?
-    has_temperature: bool = False  # do hinge forests find a temperature of its probabilities?
-    for_trees: bool = False  # can it be the loss of the leaves of a split, and of a whole tree?
+    calibration: MeanRatio | QuantileShift | None = None  # applied to the trained model
+    hinge_rate: float | None = 1.0  # factor of the rate of hinge forests; None: not for them
+    is_quadratic: bool = False  # one step of Newton's method is exact
+    has_temperature: bool = False  # hinge forests find a temperature of its probabilities
+    for_trees: bool = False  # may be the loss of the leaves of a split, or of a whole tree
 
     def new_kernel(self):
-        """A `LossKernel` for one bag, whose training may adapt it."""
+        """Return a `LossKernel` for one bag, whose training may adapt it."""
         return self.kernel(self.n_outputs)
 
     @property
     def for_boosting(self):
-        """bool: has the loss a rule for the leaves of boosting?"""
+        """bool: whether there is a rule for the leaves of boosting."""
         return self.leaf is not None
 
     @property
     def for_hinge(self):
-        """bool: do gradients suffice to train with the loss?"""
+        """bool: whether gradients suffice to train with the loss."""
         return self.hinge_rate is not None
 
     @property
     def takes_labels(self):
-        """bool: are targets labels, and predictions probabilities?"""
+        """bool: whether targets are labels, and predictions are probabilities."""
         return self.link == "softmax"
 
     @property
     def has_curvature(self):
-        """bool: do the curvatures of the kernel show where the loss is lowest?"""
+        """bool: whether curvatures of the kernel lead to the minimum."""
         return self.for_boosting and not self.leaf.renews
 
     @property
     def quantile(self):
-        """float or ndarray: share of rows that calibrated predictions exceed; None: any."""
+        """float, ndarray or None: share of rows that calibrated predictions exceed."""
         return None if self.calibration is None else self.calibration.level

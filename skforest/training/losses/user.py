@@ -48,7 +48,7 @@ class Loss:
     """
 
     def loss(self, y, raw):
-        """Loss of each row, without its weight.
+        """Return the loss of each row, without its weight.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class Loss:
         raise NotImplementedError
 
     def gradient_hessian(self, y, raw):
-        """First and second derivatives of the losses with respect to `raw`.
+        """Return the first and second derivatives of the loss with respect to `raw`.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Loss:
         raise NotImplementedError
 
     def initial(self, y, weight):
-        """The constant raw prediction that training starts from; by default, the mean of y.
+        """Return the initial raw prediction; by default, the mean of y.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class Loss:
         return np.average(y, axis=0, weights=weight)
 
     def inverse_link(self, raw):
-        """Predictions from raw predictions; by default, they are the same.
+        """Convert raw predictions to predictions; by default, they are the same.
 
         Parameters
         ----------
@@ -108,12 +108,12 @@ class Loss:
 
 
 def user_loss(given, n_outputs, *, in_units=False, is_one_hot=False):
-    """The `TrainingLoss` of a `Loss`.
+    """Return the `TrainingLoss` of a `Loss`.
 
-    `in_units`: regressors train in units of the deviation of the target. `is_one_hot`: targets are
-    class numbers, which the loss gets one-hot encoded, and predictions are a softmax.
+    With `in_units`, regressors train in units of the deviation of the target. With `is_one_hot`,
+    targets are class numbers, which the loss gets one-hot encoded, and predictions are a softmax.
     """
-    # With a link, the deviation of y says nothing about the deviation of raw predictions.
+    # With a link, the deviation of y is not the deviation of raw predictions.
     has_unit = in_units and not (is_one_hot or given._has_link)
     scale = UserScale(UserKernel(given, n_outputs), is_one_hot, has_unit)
     link = "softmax" if is_one_hot else "identity"
@@ -151,7 +151,7 @@ class UserScale(TargetScale):
         return self._encoded(target)
 
     def start(self, baseline):
-        """The baseline, since the methods of the user get raw predictions unchanged."""
+        """Return the baseline, because the user's methods get complete raw predictions."""
         return baseline
 
     def _encoded(self, y):
@@ -179,7 +179,7 @@ class UserKernel(CallbackKernel):
         self.baseline, self.unit = units.baseline, units.response
 
     def initial(self, y, weight):
-        """The constant to start from."""
+        """Return the initial raw prediction."""
         return self._checked(self.given.initial(y, weight), "initial", (self.n_outputs,))
 
     def derive(self, raw, y, weight, gradient, curvature):
@@ -204,7 +204,7 @@ class UserKernel(CallbackKernel):
         return found if found.ndim == 1 else found.sum(axis=1)
 
     def derivatives(self, raw, y):
-        """First and second derivatives with respect to raw predictions, both checked."""
+        """Return the checked first and second derivatives with respect to raw predictions."""
         slope, curve = self._both(raw, y)
         if curve.min(initial=0) < 0:
             raise ValueError(
@@ -214,7 +214,7 @@ class UserKernel(CallbackKernel):
         return slope, curve
 
     def predictions(self, raw):
-        """Predictions from raw predictions in regression."""
+        """Convert raw predictions to predictions in regression."""
         return self._checked(self.given.inverse_link(raw), "inverse_link", raw.shape)
 
     def _both(self, raw, y):
@@ -224,7 +224,7 @@ class UserKernel(CallbackKernel):
         return [self._checked(part, "gradient_hessian", raw.shape) for part in both]
 
     def _checked(self, found, method, shape):
-        """The result of a method as float64; ValueError for a wrong shape or infinite numbers."""
+        """Convert the result of a method to float64; check its shape and that it is finite."""
         found = np.asarray(found, dtype=np.float64)
         if found.shape != shape:
             raise ValueError(
