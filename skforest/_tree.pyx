@@ -1,31 +1,31 @@
 """Traversal of packed trees: from rows to leaves and responses.
 
 A forest is a set of flat arrays (docs/format). Tree t has the nodes ``tree_start[t]`` to
-``tree_start[t + 1] - 1``, and is numbered within itself: its root is node 0. ``child[node]`` is
-the left child, beside which stands the right one; a leaf has ``-1 - r`` there, where r is its row
-of values. Pairs of children stand behind their parents in the order of the splits, so that the
-children c and c + 1 belong to split ``(c - 1) // 2`` of their tree.
+``tree_start[t + 1] - 1``, which are numbered within the tree: its root is node 0. ``child[node]``
+is the left child, and the right child follows it; for a leaf, it is ``-1 - r``, where r is its row
+of values. Pairs of children follow their parents, in the order of the splits: the children c and
+c + 1 belong to split ``(c - 1) // 2`` of their tree.
 
-A split has a direction a, which is a code, and a threshold t. A row x goes right where ``a . x >
-t``. The response adds up, tree by tree,
+A split has a threshold t and a direction a, stored as a code. A row x goes right if ``a . x > t``.
+The response adds up, tree by tree,
 
     response(x) = sum over the leaves of weight(leaf, x) * (value[leaf] + slope[leaf] . x)
 
 where the weight of a leaf depends on the gate: 1 at the leaf that the row reaches (hard), the
-smallest ``|a . x - t|`` on the path to it (margin), or the product of the sigmoids on the path to
-any leaf. Only leaves of hard gates may have slopes, which few models use.
+smallest ``|a . x - t|`` on the path to this leaf (margin), or the product of the sigmoids on the
+path to each leaf (sigmoid). Only leaves of hard trees may have slopes, and few models have them.
 
-`Router` takes rows to leaves in the first of five ways that applies. All give the same bits:
+`Router` routes rows in the first of five ways that applies. All give the same bits:
 
-- `BySums`: for boxes of bytes, by tables of sums, in which a box of any size is four look-ups;
-- `OverPool`: for trees that share a few directions, on each of which a row is projected once;
-- `ByBits`: for trees of at most 64 leaves over features and short mixtures, by deciding all splits
+- `BySums`, for boxes of bytes: a box of any size is four look-ups in a table of sums;
+- `OverPool`, for trees that share a few directions: a row is projected on each of them once;
+- `ByBits`, for trees of at most 64 leaves over features and short mixtures: all splits are decided
   for 32 rows at a time;
-- `ByRows`: row by row, if they are few, each through several trees side by side;
-- `ByNodes`, below: the rows that reach a node are projected at once and partitioned into its
-  children, as in growing.
+- `ByRows`, for few rows: each row goes through several trees side by side;
+- `ByNodes`, below: the rows of a node are projected at once and partitioned into its children, as
+  in growing.
 
-Rows never influence each other, so that blocks of any size give the same bits.
+Rows never influence each other, so blocks of any size give the same bits.
 """
 
 cimport cython
@@ -54,7 +54,7 @@ cdef extern from "predict/route.h" nogil:
 
 @cython.final
 cdef class ByNodes(Way):
-    """All rows through one node after another: the way that always applies."""
+    """Routes all rows through one node after another; always applies."""
 
     cdef int route(
         self, const Table* table, const int64_t* bag_start, int64_t n_bags, const Output* out
@@ -77,10 +77,10 @@ cdef class ByNodes(Way):
     cdef void route_tree(
         self, int64_t tree, const Table* table, Unfolded* unfolded, RoutedRows* rows
     ) noexcept nogil:
-        """Leaf, and smallest margin on the path to it, of every row of the table.
+        """Find the leaf of every row, and the smallest margin on the path to it.
 
-        Depth first, left before right. The rows of a node are rows[start:end]; nodes that no row
-        reaches are not visited.
+        Nodes are visited depth first, left before right, unless no row reaches them. The rows of
+        a node are rows[start:end].
         """
         cdef const Arrays* at = &self.trees.at
         cdef const Directions* directions = &self.trees.directions
@@ -127,9 +127,9 @@ cdef class ByNodes(Way):
 cdef class Router:
     """Packed trees, ready for prediction; `skforest.forest.Forest` checks the arrays.
 
-    `arrays` are those of a `Forest`, C-contiguous, in the dtypes of docs/format; `grid` is
-    ``(feature_shape, wrap, unordered)``; `gate` is one of `GATES`. Nothing that others see changes
-    after `__init__`, so that threads may call all methods at the same time.
+    `arrays` are the arrays of a `Forest`, C-contiguous, in the dtypes of docs/format; `grid` is
+    ``(feature_shape, wrap, unordered)``; `gate` is one of `GATES`. Visible state does not change
+    after `__init__`, so threads may call all methods at the same time.
     """
 
     cdef PackedTrees trees
@@ -147,13 +147,13 @@ cdef class Router:
 
     @property
     def max_terms(self):
-        """int: features that the direction of a split reads, at most."""
+        """int: largest number of features in the direction of a split."""
         return self.trees.max_terms
 
     # --------------------------------------------------------------------------- leaves, responses
 
     cdef Table checked_table(self, X) except *:
-        """X as kernels read it; they rely on one column for each feature."""
+        """Return X as kernels read it; they rely on one column for each feature."""
         cdef Table table = as_table(X)
         if table.n_features != self.trees.at.n_features:
             raise ValueError(
@@ -162,7 +162,7 @@ cdef class Router:
         return table
 
     def apply(self, X):
-        """Leaf of every row in every tree, counted from its root: (n_samples, n_trees)."""
+        """Return the leaf of every row, numbered in its tree: (n_samples, n_trees)."""
         cdef Table table = self.checked_table(X)
         cdef int64_t[2] bag = [0, self.trees.n_trees]
         cdef int32_t[:, ::1] leaf
@@ -178,10 +178,10 @@ cdef class Router:
         self, X, int64_t first_tree, int64_t last_tree, double divisor=1,
         const double[::1] baseline=None,
     ):
-        """Sum of leaf weight times leaf value over the trees first_tree .. last_tree - 1.
+        """Add up leaf weight times leaf value over the trees first_tree .. last_tree - 1.
 
-        With `baseline`, the sum divided by `divisor`, plus the baseline. X is uint8 or float32;
-        the response is (n_samples, n_outputs), float64.
+        With `baseline`, the sum is divided by `divisor`, and the baseline is added. X is uint8 or
+        float32; the response is (n_samples, n_outputs), float64.
         """
         if self.trees.has_slopes and X.dtype != np.float32:
             X = X.astype(np.float32)
@@ -198,7 +198,7 @@ cdef class Router:
     def respond_bags(
         self, X, const int64_t[::1] bag_start, bint is_mean, const double[::1] baseline
     ):
-        """`respond` of every bag at once, for few rows: (n_bags, n_samples, n_outputs)."""
+        """Return `respond` of every bag, for few rows: (n_bags, n_samples, n_outputs)."""
         if self.trees.has_slopes and X.dtype != np.float32:
             X = X.astype(np.float32)
         cdef Table table = self.checked_table(X)
@@ -284,10 +284,10 @@ cdef class Router:
         return 0
 
     def expand(self, codes):
-        """Directions as rows of a sparse matrix of shape (n, n_features): indptr, indices, data.
+        """Return directions as rows of a sparse matrix, (n, n_features): indptr, indices, data.
 
-        Entries of a row are not sorted; those of the same feature (overlapping boxes) stand beside
-        each other.
+        Entries of a row are not sorted; entries of the same feature (overlapping boxes) are not
+        added.
         """
         cdef PackedTrees trees = self.trees
         cdef const int32_t[::1] code = codes
@@ -324,7 +324,7 @@ cdef class Router:
 
 
 cdef void finish(double divisor, const double[::1] baseline, double[:, ::1] total) noexcept nogil:
-    """From sums over trees to responses."""
+    """Convert sums over trees to responses."""
     cdef int64_t i, k
     for i in range(total.shape[0]):
         for k in range(total.shape[1]):
@@ -357,7 +357,7 @@ def softmax(const double[:, :] raw):
 
 
 cdef double sum_of(const double* x, int64_t n) noexcept nogil:
-    """The sum in the order of NumPy, which adds eight numbers side by side."""
+    """Add numbers in the order of NumPy, which adds eight numbers side by side."""
     cdef double[8] lane
     cdef double total = 0
     cdef int64_t i = 0, k, half = n // 2 - n // 2 % 8
@@ -379,7 +379,7 @@ cdef double sum_of(const double* x, int64_t n) noexcept nogil:
 
 
 def mean_of_bags(const double[:, :, ::1] responses):
-    """Mean over the first axis, which is added in its order; of shape (n_samples, n_outputs)."""
+    """Return the mean over the first axis, added in order: (n_samples, n_outputs)."""
     cdef int64_t bag, i, k, n_bags = responses.shape[0]
     found = np.empty((responses.shape[1], responses.shape[2]))
     cdef double[:, ::1] mean = found

@@ -8,10 +8,10 @@
  *
  * and the best cut has the largest score.
  *
- * For exact search, a pair of a value and an index is sorted as one 64-bit key: the upper half holds
- * the bits of the float, mapped so that integers compare as the floats do; the lower half holds the
- * index. All keys of an array differ, so the insertion, merge and radix sorts give the same order.
- * The size decides which one is used.
+ * For exact search, a value and its index are sorted as one 64-bit key: the upper half has the bits
+ * of the float, mapped so that integers compare as the floats do; the lower half has the index. All
+ * keys differ, so the insertion, merge and radix sorts, which are chosen by size, give the same
+ * order.
  */
 #ifndef SKFOREST_COLUMNS_H
 #define SKFOREST_COLUMNS_H
@@ -97,9 +97,9 @@ SKF_KERNEL(skf_prefix, (double *histogram, int n_rows, int n_bins), (histogram, 
     }
 }
 
-/* Gini impurity and squared error. `prefix` holds L_k for a cut after each bin, `weight` W_L. The
- * totals are the last prefixes themselves, so that an empty right side is exactly 0. Cuts with an
- * empty side score -infinity. */
+/* Gini impurity and squared error. `prefix` has L_k for a cut after each bin, `weight` W_L. The
+ * last prefixes are the totals, so an empty right side is exactly 0. Cuts with an empty side score
+ * -infinity. */
 SKF_KERNEL(skf_score_squares,
            (const double *prefix, const double *weight, int n_rows, int n_bins,
             double *SKF_RESTRICT left, double *SKF_RESTRICT score),

@@ -1,16 +1,16 @@
 /* Products of rows and weights, for training by gradient.
  *
- * A row starts at table[offset[i]] and has p floats. Four rows are taken at once, so that the weights
- * are read once for four rows and four chains of additions run side by side; the lanes of sixteen
- * rows are added up together, which pays for short rows. The branch that a row takes in a fitted tree
- * is never decided here, but by `project` (direction.pyx).
+ * A row starts at table[offset[i]] and has p floats. Four rows are processed at once, so that
+ * weights are read once for four rows and four chains of additions run side by side; the lanes of
+ * sixteen rows are added together, which pays for short rows. In a fitted tree, only `project`
+ * (direction.pyx) decides the branch of a row.
  */
 #ifndef SKFOREST_DESCENT_H
 #define SKFOREST_DESCENT_H
 
 #include "simd.h"
 
-/* Row i; the last row repeats behind the end, so that four rows can always be read. */
+/* Row i, or the last row beyond the end, so that four rows can always be read. */
 #define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
 
 /* Four rows at a time, with the vector v: out[i] = v . x_i, or, where the constant `has_moments` is 1,
@@ -295,13 +295,13 @@ SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
     return n_right;
 }
 
-/* Copies of rows, one behind the other: out[i] has scale (x_i - mean) of the features in groups of
- * SKF_GROUP, which start at group[0 .. n_groups - 1], then of n_single features, then 0 up to
- * stride. Groups and single features are in rising order. */
+/* Contiguous copies of rows: out[i] has scale (x_i - mean) of the features in groups of SKF_GROUP,
+ * which start at group[0 .. n_groups - 1], then of n_single features, then 0 up to stride. Groups
+ * and single features are in increasing order. */
 #define SKF_GROUP 4
 
-/* Copies n groups of `size` features of the row a; returns the end of the copy. Groups that are
- * neighbours, as most are, are copied as whole vectors. */
+/* Copies n groups of `size` features of the row a; returns the end of the copy. Adjacent groups,
+ * which are most, are copied as whole vectors. */
 SKF_INLINE float *skf_gather_groups(const float *a, const int32_t *group, int64_t n, int size,
                                     const float *mean, float scale, float *SKF_RESTRICT out)
 {
@@ -339,8 +339,8 @@ SKF_KERNEL(skf_gather_rows,
     }
 }
 
-/* column[i] = m[i] / (along[i] - low): minus the amount of tilt at which a row changes sides. Rows
- * that no tilt moves, or only one beyond 1e6, get values beyond both ends, each on its side. */
+/* column[i] = m[i] / (along[i] - low): minus the tilt at which a row changes sides. Rows that no
+ * tilt up to 1e6 moves get values beyond both ends, each on its side. */
 SKF_UNUSED static void skf_critical_values(const double *m, const float *along, int64_t n,
                                            float low, float *SKF_RESTRICT column)
 {
@@ -403,13 +403,13 @@ SKF_UNUSED static double skf_wrong_side(const float *a, const float *b, const fl
     return wrong;
 }
 
-/* Columns of a product that are summed together: two vectors for each of four rows, which is as much
- * as the registers hold. */
+/* Columns of a product that are summed together: two vectors for each of four rows fill the
+ * registers. */
 #define SKF_TILE (2 * SKF_WIDTH)
 
 /* out = a b, for n rows of a, where a[i, j] is a[i row_step + j column_step]. b has `depth` rows,
- * b_step floats apart, of which `width` columns count, a multiple of SKF_TILE. Every entry adds in
- * the order of j: BLAS does not promise an order, and its bits depend on its threads. */
+ * b_step floats apart; only `width` columns count, a multiple of SKF_TILE. Every entry adds in the
+ * order of j, which BLAS does not promise: its bits depend on its threads. */
 SKF_KERNEL(skf_multiply,
            (const float *a, int64_t row_step, int64_t column_step, int64_t n, int64_t depth,
             const float *b, int64_t b_step, int64_t width, float *SKF_RESTRICT out,

@@ -32,8 +32,8 @@ cdef extern from "base/simd.h" nogil:
 
 
 cdef struct Table:
-    # Samples as rows, features as columns, C order. With CSR, `data` holds the entries, `column`
-    # their features, which rise in every row, and row i has those from row_start[i] on.
+    # Samples as rows, features as columns, C order. With CSR, `data` has the entries, `column`
+    # their features, increasing in every row, and row i begins at row_start[i].
     const void* data
     const int32_t* row_start
     const int32_t* column
@@ -55,8 +55,8 @@ cdef struct Grid:
 
 
 cdef struct Box:
-    # The entries of a block of the grid: corner .. corner + size - 1 along every axis, modulo the
-    # length where the axis wraps; along an unordered axis the entries whose bit is set.
+    # A block of the grid has the entries corner .. corner + size - 1 along every axis, modulo the
+    # length if the axis wraps; along an unordered axis, the entries whose bit is set.
     int32_t corner                 # flat index of the first entry
     int32_t other                  # corner of an equal box that is subtracted, or -1
     const int32_t* size            # one per axis
@@ -64,8 +64,8 @@ cdef struct Box:
 
 
 cdef struct Directions:
-    # The directions of a forest. Codes 0 .. n_features - 1 are the features; those of the boxes,
-    # the sparse rows and the dense rows follow.
+    # The directions of a forest. Codes 0 .. n_features - 1 are the features; codes of boxes,
+    # sparse rows and dense rows follow.
     int32_t n_features
     int32_t n_boxes
     int32_t n_sparse

@@ -6,9 +6,9 @@ table; `project` computes
 
     out[i] = a . x_i = sum_t weight[t] * x_i[position[t]]
 
-for a list of rows. Training and prediction call the same two functions on the same dtype, so
-that the sums are equal to the last bit and no training row changes its side of a threshold. Boxes
-are stored as corners and sizes; their sums read eight bytes or four floats at a time.
+for a list of rows. Training and prediction call the same two functions on the same dtype, so sums
+are equal to the last bit and no training row changes its side of a threshold. Boxes are stored as
+corners and sizes; their sums read eight bytes or four floats at a time.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -27,22 +27,20 @@ cdef extern from "base/simd.h" nogil:
 
 
 cdef enum:
-    # Decides about time only; chosen without a stored measurement.
-    FEW_TERMS = 16    # that are looked up in a row of a CSR matrix, instead of the reverse
+    # Up to this number, terms are looked up in a row of a CSR matrix, otherwise the reverse. This
+    # affects only time; chosen without a stored measurement.
+    FEW_TERMS = 16
 
 
 def simd_level():
-    """Variant of the vector loops on this processor: 0 baseline, 1 AVX2, 2 AVX-512."""
+    """Return the variant of vector loops on this processor: 0 baseline, 1 AVX2, 2 AVX-512."""
     return skf_level()
 
 
 # ------------------------------------------------------------------------------- tables and grids
 
 cdef Table as_table(X) except *:
-    """View of a C-contiguous uint8 or float32 matrix, or of a float32 CSR matrix.
-
-    The caller keeps X alive.
-    """
+    """View a C-contiguous uint8 or float32 matrix, or a float32 CSR matrix; X must stay alive."""
     cdef Table table
     cdef const int32_t[::1] row_start, column
     cdef const float[::1] entries
@@ -72,7 +70,7 @@ cdef Table as_table(X) except *:
 
 
 cdef Grid as_grid(shape, wrap, unordered) except *:
-    """The grid of `feature_shape`, with row-major strides."""
+    """Return the grid of `feature_shape`, with row-major strides."""
     cdef Grid grid
     cdef int axis, n_bytes = 0
     cdef int64_t stride = 1
@@ -95,7 +93,7 @@ cdef Grid as_grid(shape, wrap, unordered) except *:
 
 
 cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil:
-    """Number of entries of a box."""
+    """Return the number of entries of a box."""
     cdef int64_t volume = 1
     cdef int axis
     for axis in range(grid.n_axes):
@@ -104,7 +102,7 @@ cdef int64_t box_volume(const Grid* grid, const int32_t* size) noexcept nogil:
 
 
 cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
-    """View of the directions of a `Forest`; the caller keeps its arrays alive."""
+    """View the directions of a `Forest`, whose arrays must stay alive."""
     cdef Directions directions
     cdef const int32_t[::1] corner = arrays["box_corner"]
     cdef const int32_t[::1] other = arrays["box_other"]
@@ -152,14 +150,14 @@ cdef Directions as_directions(arrays, int32_t n_features, Grid grid) except *:
 # --------------------------------------------------------------------------- unfolded directions
 
 cdef Unfolded reserve_unfolded(Scratch scratch, int32_t capacity, const Grid* grid) except *:
-    """Arrays for directions of up to `capacity` terms, which `scratch` keeps alive."""
+    """Allocate arrays for directions of up to `capacity` terms; `scratch` keeps them alive."""
     cdef Unfolded unfolded
     cdef int64_t n_along = 1
     cdef int axis
     for axis in range(grid.n_axes):
         n_along += grid.length[axis]
     memset(&unfolded, 0, sizeof(Unfolded))
-    # One allocation for all arrays: a call for a single row spends its time on such things.
+    # One allocation for all arrays, because allocations dominate the time for a single row.
     unfolded.mask = <uint64_t*>scratch.bytes_of(
         capacity * <int64_t>(sizeof(uint64_t) + sizeof(float) + sizeof(int32_t))
         + n_along * <int64_t>sizeof(int32_t)
@@ -190,10 +188,10 @@ cdef void unfold_sparse(
 cdef inline void add_run(
     Unfolded* unfolded, int32_t start, int32_t length, float sign, const Table* table
 ) noexcept nogil:
-    """Add `length` features from `start` on, in words of eight bytes or four floats or singly.
+    """Add `length` features from `start` on: singly, or in words of eight bytes or four floats.
 
-    A word must lie inside its row. Near the end of the row it starts earlier, and its mask leaves
-    out the features before `start`.
+    A word must lie inside its row. Near the end of the row, it starts earlier, and its mask omits
+    the features before `start`.
     """
     cdef int32_t width = 8 if table.dtype == UINT8 else 4
     cdef int32_t part, position
@@ -245,7 +243,7 @@ cdef void add_box(
     Unfolded* unfolded, const Grid* grid, const Box* box, int32_t corner, float sign,
     const Table* table
 ) noexcept nogil:
-    """As add_plain_box, where axes may wrap or have no order."""
+    """As add_plain_box, for axes that may wrap or have no order."""
     cdef int axis, last = grid.n_axes - 1
     cdef int32_t i, at, size, first, length
     cdef int32_t rest = corner
@@ -361,7 +359,7 @@ cdef void unfold(
 
 
 cdef float entry_of(const Table* table, int64_t row, int32_t feature) noexcept nogil:
-    """The entry of a CSR matrix, by bisection in the row."""
+    """Find an entry of a CSR matrix by bisection in the row."""
     cdef int32_t low = table.row_start[row], high = table.row_start[row + 1], middle
     while low < high:
         middle = low + ((high - low) >> 1)
@@ -383,7 +381,7 @@ cdef bint rises(const int32_t* position, int32_t n) noexcept nogil:
 
 
 cdef float sum_entries(const Unfolded* unfolded, const Table* table, int64_t row) noexcept nogil:
-    """The projection of a row, with each of its entries found by bisection among the terms."""
+    """Project a row; each of its entries is found by bisection among the terms."""
     cdef int32_t e, low, high, middle
     cdef float total = 0
     for e in range(table.row_start[row], table.row_start[row + 1]):
@@ -404,7 +402,7 @@ cdef void project_csr(
 ) noexcept nogil:
     """As `project`, for single features and for positions with weights.
 
-    The terms are added in the order of `SKF_SPARSE_BODY`; those that are 0 change no sum.
+    Terms are added in the order of `SKF_SPARSE_BODY`; terms of 0 change no sum.
     """
     cdef int64_t i, row
     cdef int32_t t

@@ -14,11 +14,10 @@ With d = f - y, and summed over outputs:
     log loss            log(sum_k exp(f_k)) - sum_k p_k f_k,  p = (1 - s) onehot(y) + s / K
     binary log loss     log(1 + exp(f)) - y f
 
-Gradient boosting also takes curvatures: the second derivatives d2L/df_k2; 1 where these are 0;
-and for gamma and Tweedie their expectations where the mean of y is exp(f), 1 and exp((2 - r) f).
-The second derivatives themselves are larger where y is large, so that Newton steps down would be
-longer than steps up. The constant to start from, the link and the check of the target are
-Python's: `training/losses/`.
+Gradient boosting also needs curvatures: the second derivatives d2L/df_k2, or 1 if these are 0. For
+gamma and Tweedie, they are the expectations 1 and exp((2 - r) f) for a mean of exp(f), because
+second derivatives grow with y, so that Newton steps down would be longer than steps up. The
+initial constant, the link and the check of the target are in `training/losses/`.
 """
 
 from libc.math cimport exp, expm1, fabs, log, log1p
@@ -26,29 +25,30 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-# Of the Huber loss: units of its limit, in robust deviations of the residuals, which are smaller
-# in training than elsewhere (chosen by errors on four tables, with and without 5 % of outliers);
-# and least residuals, in units of the target, where a model without errors has no gradient.
+# The limit of the Huber loss is delta * RESIDUALS robust deviations of the residuals, which are
+# smaller in training than on new rows (chosen by errors on four tables, with and without 5 % of
+# outliers). Deviations are at least MIN_RESIDUAL units of the target, so that a model without
+# errors still has a gradient.
 RESIDUALS, MIN_RESIDUAL = 2.0, 1e-3
 
 
 cdef class LossKernel:
     """Base of all losses; not for direct use."""
 
-    is_adaptive = False  # does training call `adapt`?
+    is_adaptive = False  # whether training calls `adapt`
 
     def __init__(self, int64_t n_outputs):
         self.n_outputs = n_outputs
         self.n_columns = n_outputs
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil:
-        """The loss of one row; slope : OUT, its derivatives by the raw prediction."""
+        """Return the loss of one row; slope : OUT, its derivatives by the raw prediction."""
         return 0
 
     cdef double rows(
         self, const double* raw, const double* y, int64_t n, double* slopes
     ) except? -1 nogil:
-        """The sum of the losses of n rows; slopes : OUT, the derivatives of each."""
+        """Return the sum of the losses of n rows; slopes : OUT, the derivatives of each."""
         cdef int64_t i
         cdef double total = 0
         for i in range(n):
@@ -60,7 +60,7 @@ cdef class LossKernel:
     cdef void curve(
         self, const double* raw, const double* y, const double* slope, double* curvature
     ) noexcept nogil:
-        """The curvatures of the loss of one row, from its slope."""
+        """Compute the curvatures of the loss of one row from its slope."""
         cdef int64_t k
         for k in range(self.n_outputs):
             curvature[k] = 1
@@ -69,9 +69,9 @@ cdef class LossKernel:
         self, const double[:, ::1] raw, const double[:, ::1] y, const double[::1] weight,
         float[:, ::1] gradient, float[:, ::1] curvature
     ):
-        """Weighted derivatives by `raw` and curvatures of many rows, into the last two.
+        """Write weighted derivatives by `raw`, and curvatures, to the last two arguments.
 
-        Returns the weighted sum of the losses.
+        Return the weighted sum of the losses.
         """
         cdef int64_t i, k
         cdef double total = 0, loss
@@ -89,7 +89,7 @@ cdef class LossKernel:
         return total
 
     def evaluate(self, const double[:, ::1] raw, const double[:, ::1] y):
-        """Losses of many rows, and their derivatives by `raw`; class numbers are (n_rows, 1)."""
+        """Return losses of rows, and derivatives by `raw`; class numbers are (n_rows, 1)."""
         cdef int64_t i
         losses = np.zeros(raw.shape[0])
         slopes = np.zeros((raw.shape[0], raw.shape[1]))
@@ -101,21 +101,21 @@ cdef class LossKernel:
         return losses, slopes
 
     def losses(self, raw, y):
-        """Losses of many rows."""
+        """Return the losses of rows."""
         return self.evaluate(raw, y)[0]
 
     def held_out_losses(self, raw, y):
-        """Losses of many rows that do not train, by which models are compared."""
+        """Return the losses of held-out rows, to compare models."""
         return self.losses(raw, y)
 
     def set_units(self, units):
-        """Note the `TargetUnits` of the target, in which a loss of the user is not."""
+        """Store the `TargetUnits` of the target, for losses of the user, which have no units."""
 
 
 cdef class LogLossKernel(LossKernel):
     """Negative log-likelihood of the class after a softmax.
 
-    With smoothing, the target is a distribution: 1 - smoothing at the class, and the rest spread
+    With smoothing, the target is a distribution: 1 - smoothing at the class, plus the rest spread
     evenly over all classes.
     """
 
@@ -130,7 +130,7 @@ cdef class LogLossKernel(LossKernel):
         cdef int64_t k, label = <int64_t>y[0]
         cdef double largest = raw[0], total = 0, mean = 0, log_total
         cdef double even = self.smoothing / self.n_outputs
-        # The largest raw prediction is subtracted, so that no exponential overflows.
+        # Subtract the largest raw prediction, so that no exponential overflows.
         for k in range(self.n_outputs):
             largest = max(largest, raw[k])
             mean += even * raw[k]
@@ -170,7 +170,7 @@ cdef class SumKernel(LossKernel):
         return loss
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        """The loss of one output; slope : OUT, its derivative."""
+        """Return the loss of one output; slope : OUT, its derivative."""
         return 0
 
 
@@ -193,8 +193,8 @@ cdef class AbsoluteErrorKernel(SumKernel):
 cdef class HuberKernel(LossKernel):
     """Half of the squared difference up to a limit, and linear beyond.
 
-    The limit is in proportion to the size of the residuals, which training estimates: one in units
-    of the target would let outliers count for much where predictions are good.
+    The limit is proportional to the size of the residuals, which training estimates. If it were in
+    units of the target, outliers would dominate as soon as predictions are good.
     """
 
     is_adaptive = True
@@ -229,7 +229,7 @@ cdef class HuberKernel(LossKernel):
         return loss
 
     def held_out_losses(self, raw, y):
-        """Absolute errors: the limit is not the same for all models."""
+        """Return absolute errors, because the limit differs between models."""
         return np.abs(np.subtract(raw, y)).sum(axis=1)
 
 
@@ -286,14 +286,14 @@ cdef class GammaKernel(SumKernel):
 cdef class TweedieKernel(SumKernel):
     """Half of the Tweedie deviance with the mean exp(raw), up to a constant.
 
-    The parameter r, in (1, 2), is the power of the mean that the variance is proportional to.
+    The variance is proportional to the power r of the mean; the parameter r is in (1, 2).
     """
 
     cdef double output(self, double raw, double y, double* slope) noexcept nogil:
         cdef double r = self.parameter
         cdef double one = y * exp((1 - r) * raw), two = exp((2 - r) * raw)
         slope[0] = two - one
-        # The constants that are subtracted would hide all differences for r near 1 or 2.
+        # expm1 keeps precision for r near 1 or 2.
         return expm1((2 - r) * raw) / (2 - r) - y * expm1((1 - r) * raw) / (1 - r)
 
     cdef void curve(
@@ -306,7 +306,7 @@ cdef class TweedieKernel(SumKernel):
 
 
 cdef class BinaryLogLossKernel(SumKernel):
-    """Negative log-likelihood of the classes 0 and 1; raw is the logarithm of their odds."""
+    """Negative log-likelihood of the classes 0 and 1; raw is their log odds."""
 
     def __init__(self, n_classes=2):
         super().__init__(n_classes - 1)
@@ -334,7 +334,7 @@ cdef class CallbackKernel(LossKernel):
     ) except? -1 nogil:
         cdef int64_t size = n * self.n_outputs
         with gil:
-            # Copies, so that the loss may keep what it gets.
+            # Pass copies, which the loss may keep.
             shape = n, self.n_outputs
             f = np.array(<double[:size]> <double*> raw).reshape(shape)
             target = np.array(<double[:size]> <double*> y).reshape(shape)

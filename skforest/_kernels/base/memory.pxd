@@ -1,9 +1,9 @@
-# Memory of the kernels: `Scratch` for arrays whose length is known, `Buffer` for those that grow.
+# Memory of the kernels: `Scratch` for arrays of known length, `Buffer` for arrays that grow.
 #
-# Kernels read raw pointers, because structs hold them and because methods without the interpreter
-# cannot pass memoryviews of cdef classes around cheaply. The arrays behind the pointers belong to
-# one of these two classes, an attribute of the object that uses them, and are freed with it. No
-# kernel calls malloc or free.
+# Kernels read raw pointers, because structs can hold them, and because methods without the
+# interpreter cannot pass memoryviews of cdef classes cheaply. The memory belongs to one of these
+# two classes, an attribute of the object that uses it, and is freed with it. No kernel calls
+# malloc or free.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
@@ -45,7 +45,7 @@ cdef class Buffer:
     cdef int reserve(self, int64_t n) except -1 nogil
 
     cdef inline int append(self, const void* items, int64_t n) except -1 nogil:
-        """Copy n items behind those in use."""
+        """Copy n items to the end."""
         if self.n + n > self.capacity:
             self.reserve(n)
         if n > 0:

@@ -6,15 +6,14 @@ from libc.stdlib cimport free, realloc
 import numpy as np
 
 cdef enum:
-    PADDING = 64               # bytes behind the end, which vector loops may read
+    PADDING = 64               # bytes after the end, which vector loops may read
 
 
 cdef class Scratch:
     """Arrays of zeros that live as long as this object.
 
-    The pointers that the methods return stay valid until the object is freed. An array of length
-    0 has an address, too. Each array is 64 bytes longer than requested, so that a vector loop may
-    read, but not use, bytes behind the end.
+    Pointers stay valid until the object is freed. An array of length 0 has an address, too. Each
+    array is 64 bytes longer than requested: a vector loop may read, but not use, these bytes.
     """
 
     def __cinit__(self):
@@ -43,7 +42,7 @@ cdef class Scratch:
 
 
 cdef class Buffer:
-    """An array of items of some bytes that grows, for results of unknown length."""
+    """A growing array of items of `itemsize` bytes, for results of unknown length."""
 
     def __cinit__(self, int64_t itemsize):
         self.data = NULL
@@ -66,5 +65,5 @@ cdef class Buffer:
         return 0
 
     def array(self, dtype):
-        """A copy of the items in use."""
+        """Return a copy of the items in use."""
         return np.frombuffer(self.data[:self.n * self.itemsize], dtype)

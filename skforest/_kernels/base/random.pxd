@@ -2,8 +2,8 @@
 #
 # The step is splitmix64 (Steele, Lea and Flood 2014): the state grows by a constant, and a mixer
 # turns it into 64 random bits. The seed of a tree comes from `hash_seed`, a mixer with other
-# constants. If seeds differed by the constant of the step, the stream of tree i + 1 would be that
-# of tree i shifted by one draw, and the trees of a forest would share their bootstraps.
+# constants. If seeds differed by the constant of the step, the stream of tree i + 1 would be the
+# stream of tree i shifted by one draw, and trees would share their bootstraps.
 
 from libc.math cimport cos, exp, expm1, log1p, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -13,7 +13,7 @@ cdef struct Random:
 
 
 cdef inline uint64_t hash_seed(uint64_t seed, uint64_t index) noexcept nogil:
-    """Hash of (seed, index); the order of the two matters."""
+    """Hash (seed, index); the order of the two matters."""
     cdef uint64_t h = seed ^ <uint64_t>0x6A09E667F3BCC909
     h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
     h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
@@ -25,7 +25,7 @@ cdef inline uint64_t hash_seed(uint64_t seed, uint64_t index) noexcept nogil:
 
 
 cdef inline uint64_t next_word(Random* random) noexcept nogil:
-    """64 random bits."""
+    """Return 64 random bits."""
     cdef uint64_t z
     random.state += <uint64_t>0x9E3779B97F4A7C15
     z = random.state
@@ -35,12 +35,12 @@ cdef inline uint64_t next_word(Random* random) noexcept nogil:
 
 
 cdef inline int below(Random* random, int n) noexcept nogil:
-    """An integer in 0 .. n - 1, n >= 1, with a bias below n / 2^32."""
+    """Draw an integer from 0 .. n - 1, n >= 1, with a bias below n / 2^32."""
     return <int>(((next_word(random) >> 32) * <uint64_t>n) >> 32)
 
 
 cdef inline int between(Random* random, int low, int high) noexcept nogil:
-    """An integer in low .. high, both included."""
+    """Draw an integer from low .. high, both included."""
     return low + below(random, high - low + 1)
 
 
@@ -58,14 +58,14 @@ cdef inline void shuffle(
 
 
 cdef inline double uniform(Random* random) noexcept nogil:
-    """A number in [0, 1)."""
+    """Draw a number from [0, 1)."""
     return <double>(next_word(random) >> 11) * (1.0 / 9007199254740992.0)
 
 
 cdef inline int64_t draw_item(Random* random, const double* until, int64_t n) noexcept nogil:
-    """An item in 0 .. n - 1 in proportion to its weight; `until` are the cumulated weights.
+    """Draw an item from 0 .. n - 1 in proportion to its weight; `until` are cumulated weights.
 
-    The first one whose cumulated weight exceeds a uniform number, by bisection.
+    Bisection finds the first one whose cumulated weight exceeds a uniform number.
     """
     cdef int64_t low = 0, high = n - 1, middle
     cdef double at = uniform(random) * until[high]
@@ -79,13 +79,13 @@ cdef inline int64_t draw_item(Random* random, const double* until, int64_t n) no
 
 
 cdef inline double normal(Random* random) noexcept nogil:
-    """A standard normal number, by the Box-Muller transform, of which one number is used."""
+    """Draw a standard normal number, the first one of the Box-Muller transform."""
     cdef double radius = sqrt(-2 * log1p(-uniform(random)))
     return radius * cos(6.283185307179586 * uniform(random))
 
 
 cdef inline int poisson(Random* random, double mean) noexcept nogil:
-    """A Poisson number, by multiplying uniforms (Knuth); large means are sums of means of 30."""
+    """Draw a Poisson number by multiplying uniforms (Knuth), in parts with means up to 30."""
     cdef int total = 0
     cdef double part, limit, product
     while mean > 0:
@@ -100,7 +100,7 @@ cdef inline int poisson(Random* random, double mean) noexcept nogil:
 
 
 cdef inline int positive_poisson(Random* random, double mean) noexcept nogil:
-    """A Poisson number that is not 0: by inversion for small means, otherwise by rejection."""
+    """Draw a positive Poisson number: by inversion for small means, otherwise by rejection."""
     cdef int n = 0
     cdef double left, part
     if mean >= 1:

@@ -1,4 +1,4 @@
-# Blocks of rows as the loops over dense rows read them.
+# Blocks of rows for loops over dense rows.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -7,25 +7,25 @@ from .memory cimport Scratch
 
 # Chosen without a stored measurement.
 cdef enum:
-    MAX_CHOSEN = 512        # features of a CSR matrix that a node reads at most
-    BLOCK_ROWS = 256        # rows that are dense together
+    MAX_CHOSEN = 512        # largest number of features of a CSR matrix that a node reads
+    BLOCK_ROWS = 256        # rows made dense at once
 
 
 cdef class RowBlocks:
     cdef Table table
     cdef bint is_sparse
 
-    # What the last `read` found: row i starts at data[at[i]].
+    # Result of the last `read`: row i starts at data[at[i]].
     cdef const float* data
     cdef const int64_t* at
 
-    # The features of these rows: all of the table, or of a CSR matrix some, in rising order.
+    # The features of these rows, in increasing order: of a CSR matrix, only some.
     cdef int32_t n_features
     cdef int32_t capacity
     cdef int32_t* chosen
     cdef int32_t* position     # of each feature among the chosen ones, or -1
 
-    # of a CSR matrix: the rows of a block, and one row more
+    # CSR matrix: the rows of a block, and one more row
     cdef float* block
     cdef int64_t* block_at
     cdef float* single

@@ -1,9 +1,9 @@
-"""Blocks of rows, as the loops over dense rows read them.
+"""Blocks of rows for loops over dense rows.
 
-Rows of a dense table are read in place. Those of a CSR matrix are made dense, a block at a time,
-in scratch memory that does not grow with the table: a node reads the features that vary most over
-its rows, at most MAX_CHOSEN of them, which is all features of a table that has no more. The loops
-then see the same numbers as for a dense table, and add them up in the same order.
+Rows of a dense table are read in place. Rows of a CSR matrix are made dense, a block at a time, in
+scratch memory that does not grow with the table: a node reads at most MAX_CHOSEN features, those
+with the largest variance over its rows. If a table has no more features, loops see the same
+numbers as for a dense table, and add them in the same order.
 """
 
 from libc.math cimport INFINITY
@@ -50,7 +50,7 @@ cdef class RowBlocks:
     cdef void choose(
         self, const int64_t* at, const float* weight, int64_t n, int32_t needed
     ) noexcept nogil:
-        """Choose the features of largest variance over the n rows of a node, and `needed`.
+        """Choose `needed` and the features with the largest variance over the n rows of a node.
 
         at, weight : IN, as for `NodeRows.load`
         """
@@ -85,7 +85,7 @@ cdef class RowBlocks:
         self.n_features = min(n_touched, self.capacity)
         if n_touched > self.capacity:
             skf_sort(self.key, self.key_spare, n_touched)
-        # The features of the first keys, in rising order.
+        # The features of the first keys, in increasing order.
         for t in range(self.n_features):
             self.key[t] = <uint64_t>self.touched[self.key[t] & <uint64_t>0xFFFFFFFF] << 32 | t
         skf_sort(self.key, self.key_spare, self.n_features)
@@ -94,11 +94,11 @@ cdef class RowBlocks:
             self.position[self.chosen[t]] = t
 
     cdef int64_t n_together(self, int64_t n) noexcept nogil:
-        """How many of n rows one call of `read` takes."""
+        """Return how many of n rows one call of `read` takes."""
         return min(n, <int64_t>BLOCK_ROWS) if self.is_sparse else n
 
     cdef void read(self, const int64_t* at, int64_t n) noexcept nogil:
-        """Set `data` and `at` to n rows, at most `n_together`, that start at `at`."""
+        """Set `data` and `at` to n <= `n_together` rows that start at `at`."""
         cdef int64_t i
         if not self.is_sparse:
             self.at = at
@@ -109,7 +109,7 @@ cdef class RowBlocks:
         self.data, self.at = self.block, self.block_at
 
     cdef const float* first_row(self, const int64_t* at) noexcept nogil:
-        """The row that starts at at[0]; valid until the next call."""
+        """Return the row that starts at at[0]; it is valid until the next call."""
         if not self.is_sparse:
             return self.data + at[0]
         self.copy_row(at[0] // self.table.n_features, self.single)

@@ -1,14 +1,14 @@
 """Rows of a table, standardised for training by batches, or mapped for prediction.
 
-`RowReader`: training by batches reads a few rows per step. Those of a dense table are standardised
-beforehand. Those of a CSR matrix are standardised when they are copied,
+`RowReader`: training by batches reads a few rows per step. Dense tables are standardised
+beforehand. Rows of a CSR matrix are standardised when they are copied,
 
     out[j] = (x[j] - mean[j]) * factor[j],
 
-in float64, rounded to float32, so that the whole table is never dense.
+in float64, rounded to float32, so the whole table is never dense.
 
-`RowMap`: the same map from rows to features as `FeatureMap.transform`, in one loop. For a single
-row, this takes as long as one of the operations of NumPy there.
+`RowMap`: the map from rows to features of `FeatureMap.transform`, in one loop. For a single row,
+it takes as long as one NumPy operation.
 """
 
 from libc.math cimport INFINITY, fabs, fabsf, isnan
@@ -31,7 +31,7 @@ cdef enum:
 
 
 cpdef RowReader as_reader(table):
-    """The table itself if it is a RowReader, or one of a dense table."""
+    """Return a RowReader of a dense table; a RowReader is returned unchanged."""
     return table if isinstance(table, RowReader) else RowReader(table)
 
 
@@ -65,12 +65,12 @@ cdef class RowReader:
 
 
 cdef class RowMap:
-    """Reads rows of numbers as features, see `FeatureMap`; has no state that a call changes.
+    """Converts rows of numbers to features, see `FeatureMap`; calls change no state.
 
     arrays : dict of str to ndarray
         Arrays of the feature map.
     n_levels : list of int
-        Number of levels of each input, 0 where it is no category.
+        Number of levels of each input, 0 if it is not a category.
     reads_bytes : bool
         Whether rows that the map does not change become uint8 if all numbers are whole and in
         0 .. 255.
@@ -112,11 +112,11 @@ cdef class RowMap:
         self.fixes_bytes = (value == self.fixed_value).all()
 
     def features(self, X, bint checks, bint takes_missing=True):
-        """Features of the rows of X, float32 of shape (n_samples, n_features), or uint8; or X.
+        """Return the features of X: float32 or uint8, (n_samples, n_features), possibly X itself.
 
-        None if X is not a C-contiguous ndarray of uint8, float32 or float64 with rows, at least
-        one, of `n_inputs` numbers; with `checks`, also if it has a value that is infinite, or
-        missing unless `takes_missing`.
+        None if X is not a C-contiguous ndarray of uint8, float32 or float64 with at least one row
+        of `n_inputs` numbers. With `checks`, also None if a value is infinite, or missing unless
+        `takes_missing`.
         """
         cdef const uint8_t[:, ::1] bytes_view
         cdef const float[:, ::1] float_view
@@ -154,14 +154,14 @@ cdef class RowMap:
                     return self.with_fixed(X) if self.fixed.shape[0] else X
                 with nogil:
                     is_plain = self.fill_rows(&bytes_view[0, 0], n, checks, takes_nan, features)
-        except ValueError:             # not contiguous, or not in the machine's order of bytes
+        except ValueError:             # not contiguous, or not in native byte order
             return None
         if not is_plain:
             return None
         return as_whole(features, Z) if self.reads_bytes else Z
 
     cdef with_fixed(self, X):
-        """A copy of rows of bytes in which inputs with equal limits are those."""
+        """Copy rows of bytes, and set inputs whose limits are equal to these limits."""
         found = X.copy()
         cdef uint8_t[:, ::1] out = found
         cdef int64_t i, k
@@ -173,13 +173,13 @@ cdef class RowMap:
     cdef bint fill_rows(
         self, const Number* x, int64_t n, bint checks, bint takes_nan, float[:, ::1] out
     ) noexcept nogil:
-        """Compute the features of all rows; False if `checks` finds a value not allowed."""
+        """Compute the features of all rows; False if `checks` finds a forbidden value."""
         cdef int64_t i, j
         cdef float z
         for i in range(n):
             for j in range(self.n_inputs):
                 if checks and Number is not uint8_t:
-                    # In the dtype that validation looks at: float32 unless the map scales.
+                    # Validation looks at float32, unless the map scales.
                     z = <float>x[j]
                     if not (
                         fabs(<double>x[j] if self.is_scaling else <double>z) < INFINITY
@@ -195,8 +195,8 @@ cdef class RowMap:
         return True
 
     cdef inline float input_of(self, int64_t j, Number x) noexcept nogil:
-        """An input after scaling; NaN stays NaN."""
-        # LIMIT in table/matrix.py, unless the forest has limits of its own.
+        """Return an input after scaling; NaN stays NaN."""
+        # The default is LIMIT in table/matrix.py.
         cdef double z, high = <double>(<int64_t>1 << 60), low = -high
         if self.low.shape[0] == 0 and not self.is_scaling:
             return <float>x
@@ -212,7 +212,7 @@ cdef class RowMap:
         return <float>z
 
     cdef double beyond(self, int64_t j, int64_t side, double z, double end) noexcept nogil:
-        """Distance from `end`, to which z > end is moved; see `matrix.limited`."""
+        """Return the distance from `end` to which z > end is moved; see `matrix.limited`."""
         cdef int64_t k, n = self.knots.shape[2]
         cdef double first = end, last, sign = 1 - 2 * side
         if self.knots.shape[0] == 0 or not sign * self.knots[j, side, n - 1] > end:
@@ -225,7 +225,7 @@ cdef class RowMap:
         return <double>self.tail[j] / n * n
 
     cdef inline float feature_of(self, int64_t f, Number x) noexcept nogil:
-        """A feature of an input; a number that is no code counts as an unknown level."""
+        """Return a feature of an input; numbers that are not codes are unknown levels."""
         cdef int64_t j = self.source[f], entry
         cdef float z = self.input_of(j, x)
         if self.kind[f] == VALUE:
@@ -242,7 +242,7 @@ cdef class RowMap:
 
 
 cdef bint are_finite(const float[:, ::1] rows) noexcept nogil:
-    """Whether no value is NaN or infinite; without a branch, so that the loop takes vectors."""
+    """Return whether all values are finite, without a branch, so that the loop is vectorised."""
     cdef int64_t i, n = rows.shape[0] * rows.shape[1]
     cdef const float* x = &rows[0, 0]
     cdef int32_t wrong = 0
@@ -252,7 +252,7 @@ cdef bint are_finite(const float[:, ::1] rows) noexcept nogil:
 
 
 cdef as_whole(const float[:, ::1] features, Z):
-    """Z as uint8 if all numbers are whole and in 0 .. 255, else Z itself."""
+    """Return Z as uint8 if all numbers are whole and in 0 .. 255, otherwise Z."""
     cdef int64_t i, j
     cdef float z
     found = np.empty((features.shape[0], features.shape[1]), dtype=np.uint8)

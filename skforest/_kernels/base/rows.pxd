@@ -1,4 +1,4 @@
-# Rows of the batches of stochastic gradient descent.
+# Batches of rows for stochastic gradient descent.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -6,7 +6,7 @@ from .random cimport Random
 
 
 cdef class BatchSampler:
-    cdef const double[::1] copies  # of each row in an epoch, on average
+    cdef const double[::1] copies  # mean number of copies of each row in an epoch
     cdef int32_t[::1] order        # rows of this epoch
     cdef int64_t n_order, next_row
 

@@ -1,13 +1,13 @@
 """Rows of a training set: canonical order, equal rows, bootstrap draws, batches.
 
-`RowOrder` hashes (x, y) rows, sorts them by hash and finds equal ones, so that what a forest
-learns depends on the set of rows alone: not on the order of the samples, nor on whether a row is
-given k times or has weight k. The order also looks random to any model, so that a row's neighbours
-in memory tell nothing about it. `skforest._training_set` builds on this.
+`RowOrder` hashes (x, y) rows, sorts them by hash and finds equal ones, so that a forest depends
+only on the set of rows: not on the order of the samples, nor on whether a row is given k times or
+has weight k. The order looks random to any model, so the neighbours of a row in memory say nothing
+about it. `skforest.table.training_set` builds on this.
 
 `BatchSampler` draws the batches of stochastic gradient descent, epoch by epoch and in proportion
 to weights. An epoch has row i floor(c_i + u) times, with c_i = weight_i / (mean weight) and a new
-uniform u in [0, 1): c_i times on average. The order within an epoch is random. Batches continue
+uniform u in [0, 1): c_i times on average. The order within an epoch is random. A batch may extend
 over the end of an epoch.
 """
 
@@ -20,12 +20,12 @@ from .random cimport Random, below, draw_item, hash_seed, next_word, shuffle, un
 
 
 def tree_seed(uint64_t seed, uint64_t tree):
-    """Seed of one tree, in 0 .. 2^64 - 1: a hash of (seed, tree)."""
+    """Return the seed of one tree, in 0 .. 2^64 - 1: a hash of (seed, tree)."""
     return hash_seed(seed, tree)
 
 
 def random_stream(uint64_t seed, number=None):
-    """The numbers that training draws in Python, as a RandomState; of (seed, number) if given.
+    """Return a RandomState for the draws of training in Python, of seed or (seed, number).
 
     Only the streams of RandomState are the same in all versions of NumPy.
     """
@@ -52,7 +52,7 @@ cdef uint64_t hash_bytes(const uint8_t* at, int64_t n, uint64_t hash_) noexcept 
 
 
 cdef uint64_t hash_floats(const float* at, int64_t n, uint64_t hash_) noexcept nogil:
-    """As hash_bytes, but -0.0 counts as 0.0."""
+    """As hash_bytes, but -0.0 is equal to 0.0."""
     cdef int64_t j
     cdef float value
     cdef uint64_t word = 0
@@ -70,7 +70,7 @@ ctypedef fused number_t:
 
 
 cdef int compare(const number_t* a, const number_t* b, int64_t n) noexcept nogil:
-    """-1, 0 or 1: the order of the first numbers that differ."""
+    """Return -1, 0 or 1: the order of the first numbers that differ."""
     cdef int64_t j
     for j in range(n):
         if a[j] != b[j]:
@@ -79,7 +79,7 @@ cdef int compare(const number_t* a, const number_t* b, int64_t n) noexcept nogil
 
 
 cdef class RowOrder:
-    """Hash order of (x, y) rows without NaN, and which of them are equal."""
+    """Hash order of (x, y) rows without NaN, and their equality."""
 
     cdef const uint8_t[:, ::1] bytes_
     cdef const float[:, ::1] floats
@@ -105,7 +105,7 @@ cdef class RowOrder:
         return order
 
     def hashes(self, const int64_t[::1] rows):
-        """Hash of each of the given rows: ndarray of shape (n_rows,), uint64."""
+        """Return the hash of each of the rows: ndarray of shape (n_rows,), uint64."""
         cdef int64_t i, j, row
         cdef uint64_t hash_, word = 0
         cdef double value
@@ -127,9 +127,9 @@ cdef class RowOrder:
         return result
 
     def sort_equal_hashes(self, int64_t[::1] rows, const uint64_t[::1] hashes):
-        """Sort rows of equal hash by their values, in place; returns which rows are new.
+        """Sort rows of equal hash by their values, in place; return which rows are new.
 
-        The rows are in the order of `hashes`. False: the row equals the one before it.
+        The rows are in the order of `hashes`. False means that a row equals the one before it.
         """
         cdef int64_t n = rows.shape[0]
         cdef int64_t i, j, moving, start = 0
@@ -140,7 +140,7 @@ cdef class RowOrder:
                 if hashes[i] != hashes[i - 1]:
                     start = i
                     continue
-                # Insertion: rows of one hash are nearly always equal, and then nothing moves.
+                # Insertion sort: rows of one hash are nearly always equal, and do not move.
                 moving = rows[i]
                 j = i
                 while j > start and self.order_of(rows[j - 1], moving) > 0:
@@ -154,7 +154,7 @@ cdef class RowOrder:
 
 
 def draw_counts(const double[::1] weight, uint64_t seed, int64_t n_draws):
-    """How often each row is drawn in n_draws draws with replacement, with probability ~ weight."""
+    """Return the counts of rows in n_draws draws with replacement, in proportion to weight."""
     cdef Random random
     cdef int64_t n = weight.shape[0]
     result = np.zeros(n, dtype=np.float64)
@@ -178,7 +178,7 @@ cdef class BatchSampler:
 
     def __init__(self, weight):
         self.copies = weight * (np.count_nonzero(weight) / weight.sum())
-        # Each row is in an epoch less than once more often than c_i.
+        # A row occurs in an epoch less than c_i + 1 times.
         self.order = np.zeros(2 * len(weight) + 1, dtype=np.int32)
         self.n_order = 0
         self.next_row = 0
@@ -194,7 +194,7 @@ cdef class BatchSampler:
 
     cdef void start_epoch(self, Random* random) noexcept nogil:
         cdef int64_t i, c, n = 0
-        # An epoch of few rows with c_i < 1 may be empty.
+        # An epoch may be empty if there are few rows with c_i < 1.
         while n == 0:
             for i in range(self.copies.shape[0]):
                 if self.copies[i] <= 0:

@@ -1,10 +1,10 @@
 /* Vector code: how a loop gets its variants, and the projections of a list of rows.
  *
- * Every loop is written once, as the body of SKF_KERNEL, and compiled up to three times (baseline,
- * AVX2, AVX-512) where gcc or clang targets x86-64; a switch picks the widest that the processor
- * has. Elsewhere there is one variant: NEON belongs to the arm64 baseline, and other compilers get
- * plain C. The variants give the same bits: each sample adds in one fixed order, floating-point
- * contraction is off (-ffp-contract=off), and no -ffast-math is in use.
+ * Every loop is written once, as the body of SKF_KERNEL. If gcc or clang targets x86-64, it is
+ * compiled three times (baseline, AVX2, AVX-512), and a switch takes the widest variant that the
+ * processor has. Otherwise, there is one variant: NEON belongs to the arm64 baseline, and other
+ * compilers get plain C. All variants give the same bits: each sample adds in a fixed order,
+ * floating-point contraction is off (-ffp-contract=off), and -ffast-math is not used.
  *
  * Off switches: compile with -DSKFOREST_NO_SIMD, or set the environment variable SKFOREST_SIMD to
  * 0 (baseline), 1 (at most AVX2) or 2 (at most AVX-512) before skforest is imported.
@@ -44,8 +44,8 @@
 #define SKF_RESTRICT restrict
 #endif
 
-/* `#pragma omp simd` (needs -fopenmp-simd, no OpenMP library) lets the compiler reorder the minimum
- * and maximum of a loop, which changes no bit. */
+/* `#pragma omp simd` (needs -fopenmp-simd, but no OpenMP library) lets the compiler reorder the
+ * minimum and maximum of a loop, which changes no bit. */
 #if defined(__GNUC__)
 #define SKF_PRAGMA(text) _Pragma(#text)
 #define SKF_SIMD(clauses) SKF_PRAGMA(omp simd clauses)
@@ -72,7 +72,7 @@ SKF_INLINE int skf_detect_level(void)
     return level;
 }
 
-/* Threads that come here together find the same level; its accesses are atomic. */
+/* Threads that arrive here at once find the same level; its accesses are atomic. */
 SKF_INLINE int skf_level(void)
 {
     int level = __atomic_load_n(&skf_level_cached, __ATOMIC_RELAXED);
@@ -126,8 +126,7 @@ typedef float skf_vec;
 #define SKF_AT(pointer) (*(skf_vec *)(pointer))
 #define SKF_IN(pointer) (*(const skf_vec *)(pointer))
 
-/* Adds the lanes of a vector to `result`: each of the first half to its counterpart in the second half,
- * until one is left. */
+/* Adds the lanes of a vector: the first half to the second half, until `result` is left. */
 #if SKF_WIDTH == 16
 typedef float skf_vec8 __attribute__((vector_size(32)));
 typedef float skf_vec4 __attribute__((vector_size(16)));
@@ -145,7 +144,7 @@ typedef float skf_vec4 __attribute__((vector_size(16)));
 #define SKF_ADD_LANES(result, vector) ((result) += (vector))
 #endif
 
-/* Rows that are processed together: their lanes are added by one transposition. */
+/* Rows that are processed together, so that one transposition adds their lanes. */
 #define SKF_ROWS 16
 
 #if SKF_WIDTH == 16
@@ -156,7 +155,7 @@ typedef int32_t skf_bits __attribute__((vector_size(64), aligned(4), may_alias))
 #else
 #define SKF_MIX(a, b, ...) __builtin_shuffle(a, b, (skf_bits){__VA_ARGS__})
 #endif
-/* Halves the lanes of two vectors, each with the sums of 1, 2, 4 or 8 rows, and joins them. */
+/* Halves the lanes of two vectors, which have the sums of 1, 2, 4 or 8 rows, and joins them. */
 #define SKF_FOLD_16(a, b)                                                                        \
     (SKF_MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +                     \
      SKF_MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
@@ -231,7 +230,7 @@ SKF_KERNEL(skf_widen, (const uint16_t *half, int64_t n, float *SKF_RESTRICT out)
     }
 
 /* A dense direction: 32 lanes, then a fixed tree of additions. The lanes of sixteen samples are added
- * up together, and a weight is read for four. */
+ * together, and a weight is read once for four samples. */
 #define SKF_LANES 32
 #if SKF_WIDTH == 16
 typedef uint8_t skf_bytes __attribute__((vector_size(16), aligned(1), may_alias));
@@ -326,10 +325,10 @@ SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
     return sum;
 }
 
-/* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, of which mask[t]
- * keeps some; the first n_plus words add, the others subtract. All arithmetic is exact, in integers.
- * SSE2, which every x86-64 has, adds the eight bytes of a word in one instruction and takes two
- * samples at a time; gathers are slower, so there are no wider variants. */
+/* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, and mask[t] keeps
+ * some of them; the first n_plus words add, the others subtract. Integer arithmetic is exact. SSE2,
+ * which every x86-64 has, adds the eight bytes of a word in one instruction and takes two samples at
+ * a time; gathers are slower, so there are no wider variants. */
 SKF_INLINE uint64_t skf_byte_mask(int first, int n)
 {
     const uint64_t bytes = ~(uint64_t)0 >> (64 - 8 * n);
@@ -513,9 +512,9 @@ typedef struct {
     int32_t kind;
     int32_t n;           /* terms of the sum */
     int32_t n_plus;      /* words that add; the others subtract */
-    int32_t *position;   /* of a term in a row */
+    int32_t *position;   /* of each term in a row */
     float *weight;
-    uint64_t *mask;      /* of a word */
+    uint64_t *mask;      /* of each word */
     int32_t *along;      /* scratch: chosen offsets along the axes */
     const float *dense;  /* one weight for every feature */
 } skf_direction;

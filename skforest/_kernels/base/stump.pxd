@@ -11,7 +11,7 @@ cdef enum:
     # Chosen without a stored measurement.
     PATIENCE = 3            # evaluations without progress before a learning rate is halved
     LANES = 16              # packed rows are padded to a multiple of this many numbers
-    BLOCK = 256             # rows that are summed in float32, which is exact enough for a mean
+    BLOCK = 256             # rows summed in float32, which is exact enough for a mean
 
 cdef enum Objective:
     CO2 = 0             # the convex-concave bound
@@ -20,10 +20,10 @@ cdef enum Objective:
 
 
 cdef struct Plane:
-    # A hyperplane over the rows as they are read, right where w . z > bias, and its training.
+    # A hyperplane over the rows as they are read (w . z > bias goes right), and its training.
     float* w
     double bias
-    double score               # of its split of the training rows
+    double score               # score of its split of the training rows
     float* velocity
     double bias_velocity
     float* gradient            # 0 between two steps
@@ -32,7 +32,7 @@ cdef struct Plane:
 
 
 cdef struct Rate:
-    # A learning rate that is halved where the loss no longer decreases.
+    # A learning rate that is halved when the loss no longer decreases.
     double value
     double smallest
     double loss                # the last one that counted as progress
@@ -44,7 +44,7 @@ cdef inline Rate start_rate(double value) noexcept nogil:
 
 
 cdef inline bint update_rate(Rate* rate, double loss) noexcept nogil:
-    """Halve the rate after PATIENCE evaluations without progress; False where it is too small."""
+    """Halve the rate after PATIENCE evaluations without progress; False if it is too small."""
     rate.n_stalled += 1
     if loss < 0.999 * rate.loss:
         rate.loss = loss
@@ -69,24 +69,24 @@ cdef void pack_rows(
 
 cdef class NodeRows:
     cdef RowBlocks blocks
-    cdef int32_t n_features    # that are read, all of the table unless it is a CSR matrix
+    cdef int32_t n_features    # number of features read; fewer than all only in a CSR matrix
     cdef double row_norm
 
     # The rows: x in the node is data[at[i]] - mean, times scale.
     cdef const float* data
     cdef int64_t* at           # where each row starts; set by the caller before `load`
     cdef int64_t p             # numbers of a row
-    cdef float* mean           # 0 where rows are packed
-    cdef double scale          # 1 where rows are packed
+    cdef float* mean           # 0 if rows are packed
+    cdef double scale          # 1 if rows are packed
     cdef bint is_packed
     cdef bint in_groups        # features are packed in groups of SKF_GROUP
 
-    # The transformation, over the features that are read.
+    # The transformation of the features that are read.
     cdef float* node_mean
     cdef double node_scale
 
     cdef int32_t* varies_bits  # of each feature; see `varies`
-    cdef int32_t* group        # first features of groups of which one varies, then single features
+    cdef int32_t* group        # first features of groups that vary, then single features
     cdef int32_t n_groups
     cdef int32_t* kept         # features of packed rows
     cdef int32_t n_kept
@@ -115,8 +115,8 @@ cdef class NodeRows:
 
 
 cdef class StumpLeaves:
-    cdef bint is_own           # `OwnLeaves`, which have a loss of the user?
-    cdef const float* margin   # of the training rows, when all were last evaluated; for these
+    cdef bint is_own           # an instance of `OwnLeaves`, with a loss of the user
+    cdef const float* margin   # for `OwnLeaves`: last margins of all training rows
     cdef bint is_class
     cdef int32_t n_outputs     # classes, or columns of the target
     cdef int32_t n_present     # classes present in the node, or n_outputs
@@ -132,21 +132,21 @@ cdef class StumpLeaves:
     cdef double loss_scale     # 1 / variance of the node
 
     # Sums over the training rows on either side.
-    cdef double* left_sum      # (2, n_outputs): those of the right side follow
+    cdef double* left_sum      # (2, n_outputs): left side, then right side
     cdef double* right_sum
     cdef double left_weight
     cdef double right_weight
     cdef int64_t n_left
     cdef double* last_sums     # (2, n_outputs): sums before the last call of `finish_sums`
     cdef bint has_last_sums
-    cdef bint has_changed      # since then
+    cdef bint has_changed      # whether sums have changed since then
 
     # Leaf values, and the losses of the rows at them.
     cdef double* left          # log shares of the classes, or means
     cdef double* right
     cdef double* velocity      # (2, n_outputs)
     cdef float* base           # loss of each row at the left leaf
-    cdef float* delta          # loss at the right leaf minus that
+    cdef float* delta          # loss at the right leaf minus base
     cdef double base_loss      # weighted sum of base
     cdef float* label_base     # base and delta of each class
     cdef float* label_delta

@@ -1,11 +1,11 @@
 """The rows and the leaves of a stump: a hyperplane between two leaves that splits one node.
 
-`NodeRows`: gradient descent on a hyperplane converges well only where features are centred and of
-order 1. With weighted mean m of the rows of a node, they are replaced by
+`NodeRows`: gradient descent on a hyperplane converges well only if features are centred and of
+order 1. With the weighted mean m of the rows of a node, rows are replaced by
 
     z = s (x - m),    s = row_norm / sqrt(mean |x - m|^2)
 
-with one scale s for all features, so that their proportions stay as the feature map made them.
+with one scale s for all features, so that the proportions of the feature map stay.
 A hyperplane ``w . z > b`` is ``w . x > w . m + b / s`` in the table. Rows that fit into the cache
 are packed: copied as z, without features that are constant in the node. Larger nodes are read in
 place, and margins are corrected by ``w . m``.
@@ -16,8 +16,8 @@ class k on one side, K classes and smoothing e, the best parameters are
     log (n_k + e) - log (sum_k n_k + K e)    or    sum_i w_i y_i / sum_i w_i
 
 (e keeps the logarithm finite). The loss of a row at a leaf is its log loss, or its squared error
-in units of the variance of the node. `base` is the loss at the left leaf and `delta` the loss at
-the right leaf minus that, which is all that the hyperplane between them is trained on.
+in units of the variance of the node. `base` is the loss at the left leaf, and `delta` is the loss
+at the right leaf minus `base`. The hyperplane is trained only on these two.
 """
 
 from libc.math cimport exp, isfinite, log, sqrt
@@ -34,11 +34,11 @@ from .row_blocks cimport RowBlocks
 
 cdef enum:
     # Chosen without a stored measurement.
-    OWN_ROWS = 1 << 21      # numbers that are packed at most: 8 MiB, about a cache
+    OWN_ROWS = 1 << 21      # largest number of packed floats: 8 MiB, about a cache
 
 
 cdef int64_t padded_length(int64_t n) noexcept nogil:
-    """Numbers of a packed row with n features."""
+    """Return the length of a packed row with n features."""
     return (n + LANES - 1) // LANES * LANES
 
 
@@ -46,7 +46,7 @@ cdef void pack_rows(
     const float* table, int64_t* at, int64_t n, const int32_t* features, int64_t n_groups,
     int64_t n_single, const float* mean, float scale, float* out
 ) noexcept nogil:
-    """Copy some features of n rows, less their mean and scaled; `at` points into the copy then.
+    """Copy some features of n rows, centred and scaled; `at` then points into the copy.
 
     features : IN, first features of n_groups groups of SKF_GROUP, then n_single features
     out : OUT, (n, padded_length(n_groups * SKF_GROUP + n_single))
@@ -61,13 +61,13 @@ cdef double node_moments(
     RowBlocks blocks, const int64_t* at, const float* weight, int64_t n, float* mean,
     int32_t* seen, float* distance, float* sum_
 ) noexcept nogil:
-    """Mean of some rows, and the sum of ``weight_i |x_i - mean|^2``, which is returned.
+    """Compute the mean of rows, and return the sum of ``weight_i |x_i - mean|^2``.
 
-    Sums are of differences from the first row, so that a large common offset loses no digits.
+    Differences from the first row are added, so that a large common offset loses no digits.
 
     at, weight : IN, where the n rows of p numbers start, and weights that add up to n
     mean : OUT, p
-    seen : OUT, p, with a bit set, the sign apart, of every feature that varies
+    seen : OUT, p; not 0, apart from the sign bit, for every feature that varies
     distance : scratch, n
     sum_ : scratch, p; left at 0
     """
@@ -97,7 +97,7 @@ cdef double node_moments(
         mean[j] += first[j]
     square = about_first - n * square
     if square < 0.01 * about_first:
-        # The first row is an outlier, and the difference above has lost its digits.
+        # The first row is an outlier, so the difference above has lost its digits.
         square = 0
         start = 0
         while start < n:
@@ -113,7 +113,7 @@ cdef double node_moments(
 cdef class NodeRows:
     """The rows of one node after the other.
 
-    `reserve` is called once. For each node the caller sets `at` to where the rows start in the
+    `reserve` is called once. For each node, the caller sets `at` to the starts of the rows in the
     table, and calls `load`.
     """
 
@@ -140,7 +140,7 @@ cdef class NodeRows:
         return 0
 
     cdef Plane plane(self, Scratch scratch, double momentum, double nu) except *:
-        """A hyperplane over the rows, whose arrays `scratch` keeps alive."""
+        """Return a hyperplane over the rows, whose arrays `scratch` keeps alive."""
         cdef Plane plane
         cdef int64_t n = padded_length(self.n_features)
         memset(&plane, 0, sizeof(Plane))
@@ -152,10 +152,10 @@ cdef class NodeRows:
     cdef bint load(
         self, const float* weight, int64_t n, int32_t needed, float* distance, float* sums
     ) noexcept nogil:
-        """Centre and scale the n rows that start at `at`; False where they are all equal.
+        """Centre and scale the n rows that start at `at`; False if they are all equal.
 
         weight : IN, weights that add up to n
-        needed : IN, a feature of the table that is read in any case
+        needed : IN, a feature of the table to read in any case
         distance, sums : scratch, n and n_features
         """
         cdef int64_t p
@@ -186,7 +186,7 @@ cdef class NodeRows:
         return True
 
     cdef void pack(self, int64_t n) noexcept nogil:
-        """Copy the kept features of n rows; `at` points into the copy then."""
+        """Copy the kept features of n rows; `at` then points into the copy."""
         cdef int64_t i, size, start = 0, stride = padded_length(self.n_kept)
         while start < n:
             size = self.blocks.n_together(n - start)
@@ -201,9 +201,9 @@ cdef class NodeRows:
             self.at[i] = i * stride
 
     cdef void keep_features(self) noexcept nogil:
-        """List the groups of features of which one varies, and single features after the last.
+        """List the groups with a feature that varies, and single features after the last group.
 
-        Constant features of a group equal their mean exactly, so that they never get a weight.
+        Constant features of a group equal their mean exactly, so they never get a weight.
         """
         cdef int32_t g, j, k, p = self.n_features
         cdef int32_t whole = p // SKF_GROUP if self.in_groups else 0
@@ -228,11 +228,11 @@ cdef class NodeRows:
                 self.n_kept = self.n_kept + 1
 
     cdef inline bint varies(self, int64_t feature) noexcept nogil:
-        """Does a feature vary in the node? The bits are those of differences, -0 included."""
+        """Return whether a feature varies in the node; the bits are of differences, maybe -0."""
         return (self.varies_bits[feature] & 0x7FFFFFFF) != 0
 
     cdef int64_t position(self, int32_t feature) noexcept nogil:
-        """Position in the rows of a feature of the table that varies."""
+        """Return the position in the rows of a varying feature of the table."""
         cdef int32_t j
         if self.blocks.is_sparse:
             feature = self.blocks.position[feature]
@@ -243,13 +243,13 @@ cdef class NodeRows:
         return feature
 
     cdef float mean_of(self, int32_t feature) noexcept nogil:
-        """Mean of a feature of the table that is read."""
+        """Return the mean of a feature of the table that is read."""
         return self.node_mean[self.blocks.position[feature] if self.blocks.is_sparse else feature]
 
     cdef void margins(
         self, const float* w, double bias, const int64_t* at, int64_t n, float* out
     ) noexcept nogil:
-        """Margins w . z - bias of the n rows that start at `at`; positive where they go right."""
+        """Compute margins w . z - bias of the n rows that start at `at`; positive goes right."""
         cdef int64_t zero = 0, start = 0, size
         cdef float dot = 0
         if self.is_packed:
@@ -271,7 +271,7 @@ cdef class NodeRows:
         """One step with momentum along the gradient of a batch, projected on the ball of nu.
 
         slope : IN, derivatives by the margins of the n rows that start at `at`; `shift` is their
-        sum, `total` the weight of the batch
+        sum, and `total` is the weight of the batch
         """
         cdef float square = 0
         cdef double shrink
@@ -299,7 +299,7 @@ cdef class NodeRows:
             skf_rescale(plane.w, self.p, <float>shrink, 0)
 
     cdef double unpack(self, const float* w, double bias, float* direction) noexcept nogil:
-        """Direction and threshold of a hyperplane in the table; the threshold is returned.
+        """Convert a hyperplane to the table; return its threshold.
 
         direction : OUT, weights of the features that are read
         """
@@ -320,7 +320,7 @@ cdef class NodeRows:
 cdef class StumpLeaves:
     """Leaves of one stump after the other.
 
-    `reserve` is called once. For each node the caller sets `weight`, `label` or `target`, and
+    `reserve` is called once. For each node, the caller sets `weight`, `label` or `target`, and
     `loss_scale`, and calls `start_node`.
     """
 
@@ -345,9 +345,9 @@ cdef class StumpLeaves:
     cdef void start_node(
         self, int64_t n, int64_t n_train, int32_t n_present, const int32_t* present
     ) noexcept nogil:
-        """Start a node of n rows, the first n_train of which are those that train.
+        """Start a node of n rows; the first n_train are training rows.
 
-        present : IN, classes of the node, whose numbers there are the labels
+        present : IN, classes of the node; labels are positions in it
         """
         cdef int64_t i
         self.n_train = n_train
@@ -403,7 +403,7 @@ cdef class StumpLeaves:
             memcpy(self.last_sums, self.left_sum, size)
 
     cdef void sum_sides(self, const float* margin) noexcept nogil:
-        """Sum up the targets of the training rows on either side."""
+        """Add up the targets of the training rows on either side."""
         self.clear_sums()
         self.add_rows(margin, 0, self.n_train)
         self.finish_sums()
@@ -471,10 +471,10 @@ cdef class StumpLeaves:
         """Move both leaves by a gradient step with momentum.
 
         The batch is n training rows from `start` on; it continues at row 0 after the last one.
-        The bound is the larger of two terms, one per leaf, so a row has a gradient at one leaf
-        only (algorithm 1 of the paper); the soft loss has one at both. Log shares are normalised
-        after the step, which changes neither losses nor gradients. Means move in units of the
-        deviation of the node, in which the scale of the loss cancels.
+        The bound is the larger of two terms, one per leaf, so a row has a gradient at only one
+        leaf (algorithm 1 of the paper); the soft loss has gradients at both. Log shares are
+        normalised after the step, which changes neither losses nor gradients. Means move in units
+        of the deviation of the node, in which the scale of the loss cancels.
         """
         cdef int64_t i
         cdef int64_t row
@@ -514,7 +514,7 @@ cdef class StumpLeaves:
                 for k in range(self.n_present):
                     leaf[k] -= log(share)
 
-    # Of `OwnLeaves` only.
+    # The next two are for `OwnLeaves` only.
     cdef double score(self, bint fits) noexcept nogil:
         return 0
 
