@@ -1,4 +1,4 @@
-# Directions that are drawn and binned for every tree.
+# Directions, drawn and binned for every tree.
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
@@ -13,7 +13,7 @@ cdef class BinnedDirections:
     cdef Table table
     cdef int64_t n_rows
     cdef bint is_sparse
-    # The same numbers by columns: (n_features, n_rows), or the arrays of a CSC matrix.
+    # X by columns: (n_features, n_rows), or the arrays of a CSC matrix.
     cdef const float[:, ::1] column
     cdef const int32_t[::1] entry_start
     cdef const int32_t[::1] entry_row
@@ -26,15 +26,15 @@ cdef class BinnedDirections:
     cdef int32_t max_terms
     cdef int32_t max_bins
     cdef const float[::1] unit
-    cdef bint is_bounded               # are there monotonic constraints?
-    cdef const int8_t[::1] monotonic   # sign of each constrained feature, else 0
-    cdef int32_t[::1] sign             # 1: a direction has constrained features, else 0
+    cdef bint is_bounded               # whether there are monotonic constraints
+    cdef const int8_t[::1] monotonic   # sign of each constrained feature, otherwise 0
+    cdef int32_t[::1] sign             # 1 if a direction has constrained features, otherwise 0
     cdef BoxSampler boxes              # None: directions are mixtures of a few features
-    cdef Candidate candidate           # the last box that was drawn
+    cdef Candidate candidate           # the last box drawn
     cdef int32_t[::1] box_corner
     cdef int32_t[::1] box_other
     cdef int32_t[:, ::1] box_size
-    cdef Table no_table                # with which boxes are unfolded to terms
+    cdef Table no_table                # used to unfold boxes to terms
     cdef float[::1] total              # (n_features,), 0 between draws
     cdef int32_t[::1] n_terms
     cdef int32_t[:, ::1] term_feature

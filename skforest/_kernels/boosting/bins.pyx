@@ -1,15 +1,15 @@
-"""Bins of columns: those of features, made once, and those of directions, made for every tree.
+"""Bins of features, computed once, and of directions, computed for every tree.
 
 A bin is an interval of a column, numbered from the left; an entry is stored as the number of its
-bin, uint8. Features have bins of about equal numbers of rows. A direction is a sum w . x over a
-few features j, which are drawn for each tree, with weights
+bin, uint8. The bins of a feature have about equal numbers of rows. A direction is a sum w . x over
+a few features j, which are drawn for each tree, with weights
 
     w_j = u / unit_j,  u uniform in (-1, 1);  sign_j |u| / unit_j  with a constraint,
 
-so that a response which rises along it obeys the constraints of all its features. Features that
-form a grid, such as an image, have boxes instead: sums over neighbours, or differences of two such
-sums. A direction has bins of about equal numbers of some sampled rows, with limits on a grid of
-equal cells.
+so that a response which increases along it obeys the constraints of all its features. Features
+that form a grid, such as an image, have boxes instead: sums over neighbours, or differences of two
+such sums. The bins of a direction have about equal numbers of sampled rows; their limits lie on a
+grid of equal cells.
 """
 
 from libc.math cimport INFINITY, fabsf
@@ -33,12 +33,12 @@ cdef extern from "base/columns.h" nogil:
 
 # Chosen without a stored measurement.
 cdef enum:
-    BLOCK = 1024         # rows that are projected together, while they stay in the cache
-    N_CELLS = 512        # of the grid from which the bins of a direction are made
-    N_SAMPLED = 256      # rows that the bins of a direction are made from
-    MIN_TERMS = 2        # features of a direction that is no box: at least,
-    MAX_TERMS = 8        # and at most
-    MAX_TRIES = 50       # of a draw that must differ from others
+    BLOCK = 1024         # rows projected at once, which fit into the cache
+    N_CELLS = 512        # cells of the grid for the bins of a direction
+    N_SAMPLED = 256      # rows sampled for the bins of a direction
+    MIN_TERMS = 2        # smallest number of features of a direction that is not a box,
+    MAX_TERMS = 8        # and the largest one
+    MAX_TRIES = 50       # tries of a draw that must differ from others
 
 
 cdef class BinnedDirections:
@@ -97,7 +97,7 @@ cdef class BinnedDirections:
         self.box_size = np.zeros((n_boxes, max(grid.n_axes, 1)), dtype=np.int32)
 
     def terms(self, chosen):
-        """Starts, features and weights of the terms of some directions."""
+        """Return starts, features and weights of the terms of some directions."""
         n_terms = np.asarray(self.n_terms)[chosen]
         is_term = np.arange(self.term_feature.shape[1]) < n_terms[:, None]
         start = np.concatenate([[0], np.cumsum(n_terms)])
@@ -105,7 +105,7 @@ cdef class BinnedDirections:
         return start, features[chosen][is_term], weights[chosen][is_term]
 
     def arrays(self, chosen):
-        """Some directions, as arrays of a `Forest`."""
+        """Return some directions as arrays of a `Forest`."""
         none = chosen[:0]
         box, row = (none, chosen) if self.boxes is None else (chosen, none)
         start, feature, weight = self.terms(row)
@@ -160,7 +160,7 @@ cdef class BinnedDirections:
             self.n_terms[d] = t
 
     cdef void draw_box(self, Random* random, int32_t d) noexcept nogil:
-        """Draw a box, or two, of more than one feature: single ones are columns anyway."""
+        """Draw one or two boxes with several features: single features are columns already."""
         cdef int32_t t, axis, feature, n = 0, n_tries = 0
         cdef Box box
         self.boxes.start_node()
@@ -173,7 +173,7 @@ cdef class BinnedDirections:
             self.box_size[d, axis] = self.candidate.size[axis]
         self.set_box(d, &box)
         unfold_box(&self.unfolded, &self.boxes.grid, &box, &self.no_table)
-        # Where two boxes overlap, weights cancel.
+        # Weights cancel where two boxes overlap.
         for t in range(self.unfolded.n):
             self.total[self.unfolded.position[t]] += self.unfolded.weight[t]
         for t in range(self.unfolded.n):
@@ -191,7 +191,7 @@ cdef class BinnedDirections:
     cdef int32_t draw_feature(
         self, const double[::1] chance, int64_t first, int64_t end, double at
     ) noexcept nogil:
-        """The feature from first to end - 1 in whose part of the cumulative chances `at` lies."""
+        """Return the feature in first .. end - 1 whose cumulative chances contain `at`."""
         cdef int64_t low = first, high = end - 1, middle
         cdef double before = chance[first - 1] if first > 0 else 0
         at = before + at * (chance[high] - before)
@@ -204,10 +204,10 @@ cdef class BinnedDirections:
         return <int32_t>low
 
     cdef int find_bins(self, Random* random, const int32_t[::1] row) except -1:
-        """Limits of the bins of all directions, from some of the rows, drawn at random.
+        """Find the limits of the bins of all directions from a random sample of rows.
 
-        They are quantiles, moved to a grid of cells of equal width, so that the bin of a number is
-        found in a table.
+        They are quantiles, moved to a grid of cells of equal width, so that a table gives the bin
+        of a number.
         """
         cdef int32_t d
         cdef int64_t i, n_in = row.shape[0], n_sampled = min(<int64_t>N_SAMPLED, n_in)
@@ -232,10 +232,10 @@ cdef class BinnedDirections:
         return 0
 
     cdef void write_bins(self, int64_t first, int64_t last) noexcept nogil:
-        """Bins of the rows first .. last - 1, in all directions.
+        """Write the bins of the rows first .. last - 1, in all directions.
 
-        They are those of all rows, not only of the sample of a tree: reading columns from end to
-        end is faster than gathering rows.
+        Rows outside the sample of a tree are included: reading whole columns is faster than
+        gathering rows.
         """
         cdef int32_t d
         cdef int64_t i, n, block = first
@@ -257,7 +257,7 @@ cdef class BinnedDirections:
             block += n
 
     cdef void mix_columns(self, int32_t d, int64_t first, int64_t n, float* out) noexcept nogil:
-        """Projections of n rows from `first` on."""
+        """Compute the projections of n rows from `first` on."""
         cdef const int32_t* feature = &self.term_feature[d, 0]
         cdef const float* weight = &self.term_weight[d, 0]
         cdef int64_t at, low, high, end
@@ -282,7 +282,7 @@ cdef class BinnedDirections:
                 low += 1
 
     cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil:
-        """Limits of the bins of a direction, from the sorted projections of some rows."""
+        """Find the limits of the bins of a direction from sorted projections."""
         cdef int64_t n = sample.shape[0], k
         cdef int32_t cell, last = 0, n_cuts = 0, i
         cdef float first = sample[n // 50], end = sample[n - 1 - n // 50], per_cell
@@ -338,15 +338,15 @@ cdef class BinnedDirections:
             block += m
 
 
-MAX_SAMPLED = 200_000    # rows that bins of features are made from; chosen without a measurement
+MAX_SAMPLED = 200_000    # rows sampled for the bins of features; chosen without a measurement
 
 
 def bin_columns(columns, max_bins, n_training):
-    """Bins of features, of about equal numbers of rows, or one for each value if these are few.
+    """Bin features: about equal numbers of rows in each bin, or one bin for each of a few values.
 
-    They are made from the first `n_training` rows; `columns` are those of `BoostingRows`.
-    Returns the upper limits of all bins but the last of each feature, one feature after the other,
-    and where each begins; and the bins, uint8 of shape (n_features, n_rows).
+    Limits come from the first `n_training` rows; `columns` are those of `BoostingRows`. Return the
+    upper limits of all bins except for the last one of each feature, one feature after the other;
+    the starts of features; and the bins, uint8 of shape (n_features, n_rows).
     """
     is_sparse = hasattr(columns, "indptr")
     n_features, n_rows = columns.shape[::-1] if is_sparse else columns.shape
@@ -362,7 +362,7 @@ def bin_columns(columns, max_bins, n_training):
 
 
 def dense_column(X, j):
-    """A column of a CSC matrix."""
+    """Return a column of a CSC matrix."""
     column = np.zeros(X.shape[0], dtype=np.float32)
     own = slice(X.indptr[j], X.indptr[j + 1])
     column[X.indices[own]] = X.data[own]
@@ -370,10 +370,10 @@ def dense_column(X, j):
 
 
 def column_cuts(column, max_bins):
-    """Limits between bins, float32: halfway between neighbouring values."""
+    """Return the limits between bins, float32: halfway between neighbouring values."""
     values, counts = np.unique(column, return_counts=True)
     if len(values) > max_bins:
-        # The last value of a bin: where the count reaches a multiple of the mean of all bins.
+        # A bin ends where the count reaches a multiple of the mean of all bins.
         ends = np.cumsum(counts)
         places = np.searchsorted(ends, len(column) * np.arange(1, max_bins) / max_bins)
         last = np.unique(places[places < len(values) - 1])
@@ -387,7 +387,7 @@ def column_cuts(column, max_bins):
 
 
 cdef int write_codes(const float[::1] column, const float[::1] cut, uint8_t[::1] code) except -1:
-    """The number of limits below each entry, by bisection."""
+    """Count the limits below each entry, by bisection."""
     cdef int64_t i
     cdef int32_t low, high, middle
     with nogil:

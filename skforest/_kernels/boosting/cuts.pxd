@@ -5,9 +5,9 @@ from libc.stdint cimport int32_t, int64_t
 
 cdef struct Cut:
     double gain
-    double middle             # between the values of the children, where they have bounds
+    double middle             # between the values of the children, if they have bounds
     int32_t column
-    int32_t bin               # the last one on the left
+    int32_t bin               # last bin on the left
 
 
 cdef struct Bins:
@@ -22,23 +22,23 @@ cdef struct Bins:
 
 
 cdef inline double bounded_value(double g, double h, double lower, double upper) noexcept nogil:
-    """The value -g / h of a leaf, in the bounds of a node."""
+    """Return the value -g / h of a leaf, clipped to the bounds of a node."""
     cdef double value = -g / h if h > 0 else 0
     return min(max(value, lower), upper)
 
 
 cdef inline double score(double g, double h, double value) noexcept nogil:
-    """Twice the decrease of the loss by a value: g^2 / h at -g / h."""
+    """Return twice the decrease of the loss by a value: g^2 / h at -g / h."""
     return -value * (2 * g + h * value)
 
 
 cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
-    """Is the curvature of a child more than the rounding error of that of its parent?"""
+    """Return whether the curvature of a child exceeds the rounding error of its parent."""
     return part > 1e-12 * total
 
 
 cdef inline void find_cut(const Bins* bins, Cut* best) noexcept nogil:
-    """The cut of largest gain; without one, its gain is -1."""
+    """Find the cut with the largest gain; the gain is -1 if there is no cut."""
     cdef const double* sums = bins.sums
     cdef const double* total = bins.total
     cdef int32_t k, K = bins.n_search, stride = bins.stride
@@ -87,9 +87,9 @@ cdef inline void find_cut(const Bins* bins, Cut* best) noexcept nogil:
 cdef inline void find_bounded_cut(
     const Bins* bins, double lower, double upper, int32_t sign, Cut* best
 ) noexcept nogil:
-    """As `find_cut`, of one output, with the values of the children in bounds.
+    """As `find_cut`, for one output, with bounds on the values of the children.
 
-    sign : IN, the sign with which the values may change along the column, or 0
+    sign : IN, sign of the change of values along the column, 0 if it is free
     """
     cdef const double* sums = bins.sums
     cdef const double* total = bins.total

@@ -1,4 +1,4 @@
-"""Linear functions of boosted trees: least squares in every leaf, or of all features at the start.
+"""Linear functions of boosted trees: least squares in every leaf, or on all features at the start.
 
 The regressors z_1 .. z_D of a leaf are the projections on the directions of the splits above it.
 With the gradients g_i and curvatures h_i of a loss at the current predictions, for one output, the
@@ -7,10 +7,9 @@ function b + c . z of a leaf minimises
     sum_i g_i (b + c . z_i) + h_i (b + c . z_i)^2 / 2  +  l2 b^2 / 2  +  penalty |s c|^2 / 2
 
 over its rows i, where b is the response at the mean of z, and s^2 are the variances of z in the
-leaf, plus a share of those among all rows: rows of which the leaf has seen none may differ much
-in a regressor that hardly varies in the leaf, and large coefficients would make their responses
-extreme. This takes the sums of h, g, h z, g z and h z z^T, and a Cholesky decomposition for each
-output.
+leaf, plus a share of the variances in all rows. Without this share, a regressor that hardly varies
+in the leaf could have a large coefficient, and new rows an extreme response. The solution takes
+the sums of h, g, h z, g z and h z z^T, and a Cholesky decomposition for each output.
 """
 
 from libc.math cimport sqrt
@@ -22,13 +21,14 @@ import numpy as np
 from ..predict.trees cimport Slopes, add_slopes
 
 cdef enum:
-    # Chosen without a stored measurement: regressors of a leaf, those of the nearest splits.
+    # Largest number of regressors of a leaf, from the nearest splits; chosen without a
+    # stored measurement.
     MOST = 6
     SUMS = 2 + 2 * MOST + MOST * MOST
 
 
 cdef struct Sums:
-    # Over the rows of a leaf, of one output.
+    # Sums over the rows of a leaf, for one output.
     double h
     double g
     double hz[MOST]
@@ -37,7 +37,7 @@ cdef struct Sums:
 
 
 cdef struct Tree:
-    # Splits as a `Forest` has them; directions from n_features on are sparse.
+    # Splits as in a `Forest`; directions from n_features on are sparse.
     int32_t n_features
     const int32_t* direction
     const int64_t* start
@@ -48,9 +48,9 @@ cdef struct Tree:
 cdef class LeafRegression:
     """Fits the linear functions in the leaves of trees.
 
-    X : rows, float32; penalty : of the coefficients of standardised regressors; rows_per_regressor
-    : a leaf has at most one regressor for so many rows; unit : deviations of the columns of X;
-    share : of the variance among all rows.
+    X : rows, float32; penalty : for coefficients of standardised regressors; rows_per_regressor :
+    a leaf has at most one regressor for so many rows; unit : deviations of the columns of X;
+    share : of the variance in all rows, see above.
     """
 
     cdef const float[:, ::1] X
@@ -66,14 +66,13 @@ cdef class LeafRegression:
         self, tree, const int32_t[::1] leaf, const int32_t[::1] rows,
         const float[:, ::1] gradient, const float[:, ::1] curvature, double l2, double factor
     ):
-        """The functions of one tree, times `factor`.
+        """Fit the functions of one tree, times `factor`.
 
-        tree : its arrays, as `TreeGrower.finish` returns them, with the terms of boxes as those of
-        sparse directions; leaf : leaf of every row; rows : those that count; gradient, curvature :
-        (n_rows, n_outputs), of all rows.
+        tree : arrays from `TreeGrower.finish`, with boxes as sparse directions; leaf : leaf of
+        every row; rows : training rows; gradient, curvature : (n_rows, n_outputs), of all rows.
 
-        Returns the constants, float64 of shape (n_leaves, n_outputs), and `slope_start`,
-        `slope_feature` and `slope` as a `Forest` has them.
+        Return the constants, float64 of shape (n_leaves, n_outputs), and the arrays `slope_start`,
+        `slope_feature` and `slope` of a `Forest`.
         """
         cdef const int32_t[::1] child = tree["child"], direction = tree["direction"]
         cdef const int64_t[::1] start = tree["sparse_start"]
@@ -121,7 +120,7 @@ cdef class LeafRegression:
         self, const Tree* tree, const int32_t[::1] child, int32_t[::1] parent,
         const int64_t[::1] n_rows, int32_t[:, ::1] regressor
     ) noexcept nogil:
-        """Splits above each leaf, from the nearest, each direction once."""
+        """Find the splits above each leaf, from the nearest, each direction once."""
         cdef int64_t node, leaf = 0, most
         cdef int32_t above, split, n, other
         cdef bint is_new
@@ -146,7 +145,7 @@ cdef class LeafRegression:
             leaf += 1
 
     cdef double project(self, const Tree* tree, int32_t split, const float* x) noexcept nogil:
-        """The projection of a row on the direction of a split."""
+        """Project a row on the direction of a split."""
         cdef int32_t row = tree.direction[split] - tree.n_features
         cdef int64_t t
         cdef double total = 0
@@ -161,7 +160,7 @@ cdef class LeafRegression:
         const float[:, ::1] gradient, const float[:, ::1] curvature,
         const int32_t[:, ::1] regressor, Sums* sums
     ) noexcept nogil:
-        """Sums over the rows of all leaves."""
+        """Add up the rows of all leaves."""
         cdef int64_t at, i, k, d, e, n, K = gradient.shape[1]
         cdef int32_t own
         cdef double g, h, hz
@@ -187,7 +186,7 @@ cdef class LeafRegression:
                         to.hzz[d][e] += hz * z[e]
 
     cdef double variance_of(self, const Tree* tree, int32_t split) noexcept nogil:
-        """Variance of a projection among all rows, as if its features were not correlated."""
+        """Return the variance of a projection in all rows, as if features were uncorrelated."""
         cdef int32_t row = tree.direction[split] - tree.n_features
         cdef int64_t t
         cdef double total = 0
@@ -201,7 +200,7 @@ cdef class LeafRegression:
         self, const Tree* tree, const Sums* sums, const int32_t* regressor, double l2,
         double* coefficient
     ) noexcept nogil:
-        """The constant of a leaf, of one output; writes the coefficients of its regressors."""
+        """Return the constant of a leaf for one output; write the coefficients of regressors."""
         cdef double mean[MOST]
         cdef double deviation[MOST]
         cdef double L[MOST][MOST]         # lower triangle
@@ -244,7 +243,7 @@ cdef class LeafRegression:
         return constant
 
     cdef int64_t n_slopes_of(self, const Tree* tree, const int32_t* regressor) noexcept nogil:
-        """Number of terms of the regressors of a leaf."""
+        """Return the number of terms of the regressors of a leaf."""
         cdef int64_t n = 0
         cdef int32_t d, row
         for d in range(MOST):
@@ -259,7 +258,7 @@ cdef class LeafRegression:
         const double[:, :, ::1] coefficient, double factor, int32_t[::1] feature,
         float[:, ::1] slope
     ) noexcept:
-        """Slopes along features, from the coefficients of the regressors."""
+        """Write the slopes along features, from the coefficients of the regressors."""
         cdef int64_t own, k, d, t, at = 0, first, end
         cdef int32_t row
         cdef double weight
@@ -284,14 +283,13 @@ def newton_step(
     const double[::1] unit, const float[::1] gradient, const float[::1] curvature,
     double penalty, const double[::1] at
 ):
-    """A step of Newton's method for a linear function of all features, of one output.
+    """Return a step of Newton's method for a linear function of all features, for one output.
 
-    With z = (x - center) / unit and the function b + c . z, whose coefficients are those of `at`
-    now, the step minimises the expansion of the loss over some rows to the second order, plus
-    penalty |c|^2 / 2.
+    With z = (x - center) / unit, the function b + c . z has the coefficients `at`. The step
+    minimises the second-order expansion of the loss on some rows, plus penalty |c|^2 / 2.
 
-    X : float32; rows : those that count; gradient, curvature : of all rows; at : (n_features + 1,)
-    coefficients, the constant last. Returns the step, of the same shape.
+    X : float32; rows : training rows; gradient, curvature : of all rows; at : (n_features + 1,)
+    coefficients, the constant last. The step has the same shape.
     """
     cdef int64_t p = X.shape[1], n = p + 1, row, i, j, f
     found = np.zeros(n)
@@ -308,7 +306,7 @@ def newton_step(
                 total = h * z[i]
                 for j in range(i + 1):
                     L[i, j] += total * z[j]
-        # Without a limit from below, the constant of rows without curvature would be infinite.
+        # Without this lower limit, the constant of rows without curvature would be infinite.
         L[p, p] += 1e-9 * (1 + L[p, p])
         for i in range(p):
             L[i, i] += penalty
@@ -336,7 +334,7 @@ def add_linear(
     const float[:, ::1] X, const int32_t[::1] leaf, const int64_t[::1] slope_start,
     const int32_t[::1] slope_feature, const float[:, ::1] slope, double[:, ::1] out
 ):
-    """out += the linear function of the leaf of each row, as the arrays of a Forest have it."""
+    """out += the linear function of the leaf of each row, from the arrays of a Forest."""
     cdef Slopes slopes
     cdef int64_t i
     if slope_feature.shape[0] == 0:

@@ -2,26 +2,25 @@
 
 A tree is grown on the gradients g_i (one for each of K outputs) and the curvatures h_i of a loss
 at the current predictions. Its columns are the features, binned once, and sparse directions of a
-few features, or boxes, which are drawn and binned anew for every tree. A histogram holds, for
-every bin of every column, the sums of g and h and the number of rows of a node; a cut between two
-bins has the gain
+few features, or boxes, which are drawn and binned for every tree. A histogram has, for every bin
+of every column, the sums of g and h and the number of rows of a node; a cut between two bins has
+the gain
 
     |G_L|^2 / (H_L + l2) + |G_R|^2 / (H_R + l2) - |G|^2 / (H + l2)
 
-(Newton boosting; the outputs share one curvature). With monotonic constraints, of one output, the
-values -G / (H + l2) of the children are clipped to bounds: the middle of both values bounds those
-below a split on a constrained feature or direction. Of two siblings, only the smaller one is
-summed over its rows; the histogram of the other is the parent's minus that. Sums are float64 and
-their order is that of the rows, so that they depend neither on threads nor on the order of
+(Newton boosting; the outputs share one curvature). With monotonic constraints, which need a single
+output, the values -G / (H + l2) of the children are clipped to bounds: below a split on a
+constrained feature or direction, the middle of both values is a bound. Only the smaller of two
+siblings is summed over its rows; the histogram of the other is the difference to the parent. Sums
+are float64, in the order of the rows, so they depend neither on threads nor on the order of
 columns.
 
-A tree is started (`start`), its directions are binned by rows (`write_bins`), and its open nodes,
-those that are new, are searched by columns (`search`), both from several threads at once. Then
-nodes are split, and their children are the next open nodes (`split_nodes`): all open nodes, level
-by level; or, with a limit of the leaves, the leaf whose split has the largest gain, best first.
-Every node is searched once, whatever the order. Rows are partitioned by comparing projections with
-thresholds in float32, exactly as in prediction. Rows outside the sample of the tree are routed
-along, to find their leaves.
+A tree is started (`start`), its directions are binned by rows (`write_bins`), and its open (new)
+nodes are searched by columns (`search`); both can run in several threads. Then nodes are split,
+and their children are the next open nodes (`split_nodes`). Without a limit of the leaves, these
+are all open nodes of a level; otherwise, the leaf with the largest gain is split. Every node is
+searched once. Rows are partitioned by comparing projections with thresholds in float32, exactly as
+in prediction. Rows outside the sample of the tree are routed, too, to find their leaves.
 """
 
 from libc.math cimport INFINITY
@@ -37,7 +36,7 @@ from ..base.random cimport Random, hash_seed
 
 cdef extern from *:
     """
-    #define MIN_GAIN 1e-9      /* of a split: less is rounding */
+    #define MIN_GAIN 1e-9      /* smaller gains of splits are rounding errors */
     """
     const double MIN_GAIN
 
@@ -45,17 +44,17 @@ cdef extern from *:
 cdef struct Node:
     int64_t start             # rows of the sample: positions start .. end - 1
     int64_t end
-    int64_t out_start         # the same among rows outside the sample
+    int64_t out_start         # likewise, for rows outside the sample
     int64_t out_end
     int32_t depth
-    int32_t slot              # of its histogram
+    int32_t slot              # slot of its histogram
     int32_t sibling           # the smaller sibling, whose histogram is subtracted; or -1
-    bint is_summed            # is its histogram a sum over its rows?
+    bint is_summed            # its histogram is a sum over its rows
     bint is_searched
-    bint is_waiting           # a leaf that may be split, where leaves are limited
-    double gain               # of the best split
+    bint is_waiting           # a leaf that may be split, if leaves are limited
+    double gain               # gain of the best split
     int32_t column
-    int32_t bin               # the last one on the left
+    int32_t bin               # last bin on the left
     double middle             # between the values of the children
     double lower              # bounds of the values of leaves below
     double upper
@@ -65,7 +64,7 @@ cdef class TreeGrower:
     """Grows the trees of one boosted model on the same rows.
 
     rows : the `BoostingRows`, whose features have bins; settings : `BoostingSettings`;
-    directions : those of the tree, of the same rows.
+    directions : directions of the tree, for the same rows.
     """
 
     cdef BinnedDirections directions
@@ -74,14 +73,14 @@ cdef class TreeGrower:
     cdef const uint8_t[:, ::1] code
     cdef const float[::1] cut
     cdef const int32_t[::1] cut_start
-    cdef bint is_bounded               # is there a constraint?
-    # Columns of the tree, features before directions, and where their bins begin in a histogram.
+    cdef bint is_bounded               # whether there is a constraint
+    # Columns of the tree, features before directions, and starts of their bins in a histogram.
     cdef int32_t[::1] columns
     cdef int32_t n_columns
     cdef int64_t[::1] bin_start
     # The sample: gradients, curvatures and rows in the order of the nodes.
     cdef int32_t n_search              # outputs of the gradients
-    # Numbers of a bin: gradients, curvature, count. If all curvatures are 1, they are the count.
+    # A bin has gradients, curvature and count; no curvature if all are 1, like the count.
     cdef bint is_unit
     cdef int32_t stride
     cdef int64_t n_in
@@ -93,16 +92,16 @@ cdef class TreeGrower:
     cdef int32_t[::1] out_row
     cdef int32_t[::1] out_copy
     cdef uint8_t[::1] goes_right
-    # All nodes, in order of their numbers; open ones are the last.
+    # All nodes by number; open nodes are last.
     cdef object node_bytes
     cdef Node* nodes
     cdef int32_t n_nodes
     cdef int32_t n_open
-    cdef double[::1] histogram         # of all slots, slot_length each; it grows as needed
+    cdef double[::1] histogram         # all slots, of slot_length each; it grows as needed
     cdef int64_t slot_length           # n_bins * stride
     cdef int32_t n_slots
-    cdef list free_slots               # of nodes that have become leaves
-    cdef double[:, ::1] total          # (n_open, stride), of all rows of a node
+    cdef list free_slots               # slots of nodes that have become leaves
+    cdef double[:, ::1] total          # (n_open, stride): sums over all rows of a node
     cdef object found_bytes            # best split of every node in every column
     cdef Cut* found
     cdef double l2
@@ -110,10 +109,10 @@ cdef class TreeGrower:
     cdef int32_t max_depth
     cdef int32_t max_leaves            # 0: no limit
     cdef list child, threshold, direction, gain, weight, bounds
-    cdef list parent, split_column     # of the open nodes, see `open_splits`
-    cdef bint is_restricted            # do open nodes search some of the columns only?
+    cdef list parent, split_column     # for open nodes, see `open_splits`
+    cdef bint is_restricted            # open nodes search only some of the columns
     cdef const uint8_t[:, ::1] allowed
-    cdef int32_t[::1] leaf             # of every row
+    cdef int32_t[::1] leaf             # leaf of every row
     cdef object used                   # numbers of the directions of a finished tree
 
     def __init__(self, rows, settings, BinnedDirections directions not None):
@@ -131,10 +130,9 @@ cdef class TreeGrower:
     def start(self, derivative, rows, out_rows, chance, seed):
         """Start a tree.
 
-        derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the rows of
-        the sample, in their order; it is changed. rows, out_rows : int32, the sample and all other
-        rows, ascending. chance : float64, the cumulative chances with which features are drawn for
-        directions, group by group.
+        derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the sampled
+        rows, in their order; it is changed. rows, out_rows : int32, the sample and all other rows,
+        ascending. chance : float64, cumulative chances of features in directions, group by group.
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
@@ -180,14 +178,14 @@ cdef class TreeGrower:
         return self.directions.n_cuts[column - self.n_features] + 1
 
     def write_bins(self, int64_t first, int64_t last):
-        """Bins of the rows first .. last - 1, in all directions."""
+        """Write the bins of the rows first .. last - 1, in all directions."""
         with nogil:
             self.directions.write_bins(first, last)
 
     # ------------------------------------------------------------------------------- open nodes
 
     cdef int reserve_nodes(self, int64_t n) except -1:
-        """Memory for n nodes; those that exist are kept, at another address."""
+        """Reserve memory for n nodes; existing nodes move to another address."""
         cdef uint8_t[::1] view
         cdef int64_t n_bytes = n * <int64_t>sizeof(Node), n_before = len(self.node_bytes)
         if n_bytes > n_before:
@@ -199,7 +197,7 @@ cdef class TreeGrower:
         return 0
 
     cdef int open_nodes(self) except -1:
-        """Sums of all open nodes, and memory for their histograms."""
+        """Compute the sums of all open nodes, and reserve memory for their histograms."""
         cdef int32_t i, first = self.n_nodes - self.n_open
         cdef uint8_t[::1] view
         cdef Node* node
@@ -229,7 +227,7 @@ cdef class TreeGrower:
         return 0
 
     cdef void add_up(self, const Node* node, double* total) noexcept nogil:
-        """Sums of the derivatives of a node, and the number of its rows."""
+        """Add up the derivatives of a node, and count its rows."""
         cdef int64_t at
         cdef int32_t k
         for at in range(node.start, node.end):
@@ -238,7 +236,7 @@ cdef class TreeGrower:
         total[self.stride - 1] = <double>(node.end - node.start)
 
     def is_done(self):
-        """Is there no node to split?"""
+        """Return whether there is no node to split."""
         cdef int32_t number
         if self.n_columns == 0 or (0 < self.max_leaves <= (self.n_nodes + 1) // 2):
             return True
@@ -248,7 +246,7 @@ cdef class TreeGrower:
         return self.best_waiting() < 0
 
     def column_features(self):
-        """The features of the columns of the tree: bool of shape (n_columns, n_features)."""
+        """Return the features of the columns of the tree: bool, (n_columns, n_features)."""
         columns = np.asarray(self.columns)
         is_axis = columns < self.n_features
         used = np.zeros((len(columns), self.n_features), dtype=bool)
@@ -259,22 +257,22 @@ cdef class TreeGrower:
         return used
 
     def open_splits(self):
-        """The parent of each open node, and the column that split it."""
+        """Return the parent of each open node, and the column that split it."""
         columns = np.searchsorted(self.columns, np.array(self.split_column, dtype=np.int32))
         return np.array(self.parent, dtype=np.intp), columns
 
     def restrict(self, allowed):
-        """Search the columns in which `allowed`, uint8 of shape (n_open, n_columns), is not 0."""
+        """Search only where `allowed`, uint8 of shape (n_open, n_columns), is not 0."""
         self.allowed = allowed
         self.is_restricted = True
 
     def n_searched_columns(self):
-        """Number of columns that `search` takes."""
+        """Return the number of columns for `search`."""
         return self.n_columns
 
     @property
     def n_codes(self):
-        """int: number of bins of rows, of all columns."""
+        """int: number of bins that rows have in all columns."""
         return self.n_rows * (self.n_features + self.directions.n_directions)
 
     def search(self, int32_t first, int32_t last):
@@ -300,13 +298,13 @@ cdef class TreeGrower:
         return &self.directions.code[column - self.n_features, 0]
 
     cdef double* sums_of(self, const Node* node, int32_t c) noexcept nogil:
-        """The histogram of a node in a column."""
+        """Return the histogram of a node in a column."""
         return &self.histogram[
             node.slot * self.slot_length + self.bin_start[c] * self.stride
         ]
 
     cdef void sum_rows(self, const Node* node, int32_t c) noexcept nogil:
-        """The histogram of a column, as sums over the rows of a node."""
+        """Compute the histogram of a column from the rows of a node."""
         cdef int64_t n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
         cdef double* sums = self.sums_of(node, c)
         cdef const uint8_t* code = self.codes_of(c)
@@ -338,7 +336,7 @@ cdef class TreeGrower:
             bin[stride - 1] += 1
 
     cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
-        """The histogram of a node: that of its parent, in its place, minus its sibling's."""
+        """Subtract the histogram of a sibling from that of the parent, in place."""
         cdef int64_t i, n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
         cdef double* sums = self.sums_of(node, c)
         cdef const double* other = self.sums_of(sibling, c)
@@ -346,7 +344,7 @@ cdef class TreeGrower:
             sums[i] -= other[i]
 
     cdef void search_column(self, const Node* node, int32_t i, int32_t c) noexcept nogil:
-        """The best cut of the open node i in a column."""
+        """Find the best cut of the open node i in a column."""
         cdef Cut* best = self.found + <int64_t>i * self.n_columns + c
         cdef Bins bins
         bins.sums = self.sums_of(node, c)
@@ -390,7 +388,7 @@ cdef class TreeGrower:
         self.open_nodes()
 
     cdef int32_t best_waiting(self) noexcept nogil:
-        """The waiting leaf of largest gain, of equal ones the oldest; -1 if none waits."""
+        """Return the waiting leaf with the largest gain, the oldest if several; -1 if none."""
         cdef int32_t number, best = -1
         for number in range(self.n_nodes):
             if self.nodes[number].is_waiting and (
@@ -400,7 +398,7 @@ cdef class TreeGrower:
         return best
 
     cdef void choose_split(self, Node* node, int64_t i) noexcept nogil:
-        """Note the best cut of all columns in the open node i; without one, its gain is -1."""
+        """Store the best cut of all columns in the open node i; without one, its gain is -1."""
         cdef int32_t c
         cdef Cut* found = self.found + i * self.n_columns
         node.gain = -1
@@ -412,7 +410,7 @@ cdef class TreeGrower:
                 node.middle = found[c].middle
 
     cdef int split_node(self, int32_t number) except -1:
-        """Give a node its children, for which there is memory."""
+        """Give a node its children, for which memory is reserved."""
         cdef int32_t one, small, slot
         cdef Node* node = self.nodes + number
         cdef Node* left = self.nodes + self.n_nodes
@@ -455,7 +453,7 @@ cdef class TreeGrower:
         return 0
 
     cdef int bound_children(self, const Node* node, Node* left, Node* right) except -1:
-        """Bounds of the values below two children."""
+        """Set the bounds of the values below two children."""
         cdef int32_t sign = self.sign_of(node.column)
         left.lower, left.upper = node.lower, node.upper
         right.lower, right.upper = node.lower, node.upper
@@ -467,7 +465,7 @@ cdef class TreeGrower:
         return 0
 
     cdef int32_t sign_of(self, int32_t column) noexcept nogil:
-        """The sign with which values may change along a column, or 0."""
+        """Return the sign of the change of values along a column, 0 if it is free."""
         if column < self.n_features:
             return self.directions.monotonic[column]
         return self.directions.sign[column - self.n_features]
@@ -480,7 +478,7 @@ cdef class TreeGrower:
     cdef void partition(
         self, const Node* node, int64_t* n_left, int64_t* n_out_left
     ) noexcept nogil:
-        """Move the rows of a node that go left before those that go right."""
+        """Move the rows that go left to the front of the node."""
         cdef int64_t i, at = node.start, to = 0, width = self.n_search + 1
         cdef int64_t n = node.end - node.start
         self.route(node, &self.row[node.start], n)
@@ -531,7 +529,7 @@ cdef class TreeGrower:
     # ---------------------------------------------------------------------------- the whole tree
 
     def finish(self):
-        """Arrays of the tree, without values: `child` of a leaf is -1 - (its number)."""
+        """Return the arrays of the tree without values: `child` of a leaf is -1 - (its number)."""
         cdef int32_t number, leaf = 0
         cdef int64_t i
         cdef const Node* node
@@ -559,14 +557,11 @@ cdef class TreeGrower:
         }, np.asarray(self.leaf)
 
     def terms(self):
-        """Starts, features and weights of the directions of a finished tree, boxes as well."""
+        """Return starts, features and weights of all directions, or boxes, of a finished tree."""
         return self.directions.terms(self.used)
 
     def leaf_bounds(self):
-        """Bounds of the values of all leaves of a finished tree: (n_leaves, 2).
-
-        Only with monotonic constraints.
-        """
+        """Return bounds of the leaf values of a finished tree, (n_leaves, 2), with constraints."""
         return np.array(self.bounds)[np.array(self.child) < 0]
 
 
@@ -574,7 +569,7 @@ def leaf_sums(
     const int32_t[::1] leaf, const int32_t[::1] rows, const float[:, ::1] gradient,
     const float[:, ::1] curvature, int64_t n_leaves
 ):
-    """Sums of gradients and curvatures over the rows of each leaf: (2, n_leaves, n_outputs)."""
+    """Return sums of gradients and curvatures in each leaf: (2, n_leaves, n_outputs)."""
     cdef int64_t i, k, n_outputs = gradient.shape[1]
     cdef int32_t own
     sums = np.zeros((2, n_leaves, n_outputs))

@@ -8,11 +8,11 @@ et al. 2015, "CO2 Forest", equation 5) by
 
 Stochastic subgradient descent with momentum decreases the bound under ``|w|^2 + b^2 <= nu``, and
 the leaves are set to their optimum after every epoch. Training starts at the best cut of some
-single features, so it can only improve on that cut. Not in the paper, but decisive for accuracy:
-the rows of each node are centred and scaled, see stump.pyx.
+single features, so it can only improve on that cut. In contrast to the paper, the rows of each
+node are centred and scaled, see stump.pyx, which is decisive for accuracy.
 
-Reading rows takes most of the time. A pass over the rows of a batch therefore yields all of its
-slopes, its objective and its sums over both sides.
+Reading rows takes most of the time. Therefore, one pass over a batch computes its slopes, its
+objective and its sums on both sides.
 """
 
 from libc.math cimport INFINITY, exp, fabs, isfinite
@@ -35,24 +35,24 @@ OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
 
 # Chosen without a stored measurement.
 cdef enum:
-    MIN_HOLDOUT_ROWS = 40   # rows of the smallest node that holds some out
+    MIN_HOLDOUT_ROWS = 40   # smaller nodes hold out no rows
     MIN_EPOCHS = 3
     MEASURE = 5             # epochs of several batches between two evaluations on all rows
-    SHORTEST = 128          # the first hyperplane is shortened down to this fraction
+    SHORTEST = 128          # the first hyperplane is shortened by at most this factor
 
 
 cdef class StumpSplitter(PlaneSplitter):
-    """Split by a hyperplane, trained from the best cut of some single features.
+    """Splits by a hyperplane, trained from the best cut of some single features.
 
     X is float32 and the sampler draws features. A node of n rows is trained for n_visits / n
     epochs, at least 3 and at most `max_epochs`. `smoothing` is a weight that is added to each
-    class of a leaf. `row_norm` is the root mean square norm that rows are scaled to once they are
-    centred; 0: neither. `holdout` is the share of the rows of a node that decide between the
-    hyperplane and the first cut. With `old_signs`, the branch of a row is that at the end of the
-    last epoch instead of the current one; with `gradient_leaves`, leaves take gradient steps with
-    the weights, instead of their optimum every epoch; with `keep_last`, the split is the last
-    hyperplane of training instead of the one of largest gain; with `constant_rate`, the learning
-    rate is never halved. With a `batch_size` of 1, rows are drawn at random, as in algorithm 1.
+    class of a leaf. Rows are centred, and scaled to the root mean square norm `row_norm`; 0:
+    neither. `holdout` is the share of the rows of a node that decide between the hyperplane and
+    the first cut. With `old_signs`, a row has its branch at the end of the last epoch, not the
+    current one; with `gradient_leaves`, leaves take gradient steps together with the weights, not
+    their optimum after every epoch; with `keep_last`, the split is the last hyperplane, not the
+    one with the largest gain; with `constant_rate`, the learning rate is never halved. With a
+    `batch_size` of 1, rows are drawn at random, as in algorithm 1.
     """
 
     # parameters
@@ -77,7 +77,7 @@ cdef class StumpSplitter(PlaneSplitter):
     cdef Plane plane
     cdef Plane best_plane
     cdef int64_t first         # position of the first cut's feature in the rows
-    cdef float* margin         # of each row, when all were last evaluated
+    cdef float* margin         # margin of each row at the last evaluation
     cdef double* weight_until  # sums of the weights up to each row; only for batches of one row
     cdef float* ones
     cdef int64_t* batch_at
@@ -90,7 +90,7 @@ cdef class StumpSplitter(PlaneSplitter):
     cdef int64_t* active_at    # rows of a batch that have a slope
     cdef float* active_slope
     cdef int64_t n_active      # rows that had a slope in this epoch
-    cdef bint is_best_projected  # do column, direction and threshold belong to best_plane?
+    cdef bint is_best_projected  # column, direction and threshold belong to best_plane
 
     def __init__(self, training_set, options, uint64_t seed, stop):
         SearchSplitter.__init__(self, training_set, options, seed, stop)
@@ -145,7 +145,7 @@ cdef class StumpSplitter(PlaneSplitter):
     # ----------------------------------------------------------------------------- the node's rows
 
     cdef void load_targets(self) noexcept nogil:
-        """Choose the training rows, the others are held out; copy weights and targets."""
+        """Choose training rows and held-out rows; copy weights and targets."""
         cdef int64_t i, n = self.node.n, n_train = n
         cdef int32_t k
         cdef double y, variance = 0
@@ -169,7 +169,7 @@ cdef class StumpSplitter(PlaneSplitter):
         self.leaves.start_node(n, n_train, self.n_present, self.present)
 
     cdef bint load_rows(self) noexcept nogil:
-        """Centre and scale the rows of the node; False where they are all equal."""
+        """Centre and scale the rows of the node; False if they are all equal."""
         cdef int64_t i
         for i in range(self.node.n):
             self.rows.at[i] = self.node.offset[self.order[i]]
@@ -182,7 +182,7 @@ cdef class StumpSplitter(PlaneSplitter):
         return True
 
     cdef void init_plane(self, const Split* axis, double length) noexcept nogil:
-        """Set the hyperplane to the feature's cut, with weights of some norm and no velocity."""
+        """Set the hyperplane to the cut of a feature, with norm `length` and no velocity."""
         cdef int64_t i
         cdef double scale = self.rows.node_scale
         memset(self.plane.w, 0, self.rows.p * sizeof(float))
@@ -203,8 +203,8 @@ cdef class StumpSplitter(PlaneSplitter):
     cdef int optimise(self, const Split* axis) except -1 nogil:
         """Set best_plane to the hyperplane of largest gain during subgradient descent.
 
-        With several batches an epoch, the objective and the leaves are computed from the margins
-        that the rows had in their batch, and gain is measured only in some of the epochs.
+        With several batches in an epoch, the objective and the leaves are computed from the
+        margins of rows in their batches, and gain is measured only in some epochs.
         """
         cdef int objective = self.objective
         cdef int64_t n_epochs, n = self.n_train, done = 0
@@ -279,7 +279,7 @@ cdef class StumpSplitter(PlaneSplitter):
         self.remember()
 
     cdef void measure_projection(self) noexcept nogil:
-        """As `measure_plane`, from the projection that is stored, and made only once."""
+        """As `measure_plane`, from the stored projection, which is computed only once."""
         cdef int64_t i
         self.project_trained(&self.plane)
         for i in range(self.n_train):
@@ -288,7 +288,7 @@ cdef class StumpSplitter(PlaneSplitter):
         self.is_best_projected = self.remember()
 
     cdef double whole_step(self, double rate, int objective) noexcept nogil:
-        """One step on all training rows, which are one batch; the objective is returned."""
+        """Make one step on all training rows, which are one batch; return the objective."""
         cdef int64_t n = self.n_train
         cdef double total = self.leaves.train_weight
         self.step(
@@ -304,11 +304,11 @@ cdef class StumpSplitter(PlaneSplitter):
         )
 
     cdef double length_within_reach(self) noexcept nogil:
-        """Norm of the first hyperplane: 1, or the power of 1/2 at which some row has a slope.
+        """Return the norm of the first hyperplane: 1, or a power of 1/2 that gives a row a slope.
 
-        For rows on the side of their smaller loss, the bound has a slope only where the margin is
-        below half the difference of the losses (equation 5). All margins may be larger, as those
-        of a binary feature are, and then the hyperplane would never move.
+        For rows on the side of their smaller loss, the bound has a slope only if the margin is
+        below half the difference of the losses (equation 5). If all margins are larger, as with a
+        binary feature, the hyperplane would never move.
         """
         cdef int64_t i
         cdef double reach = 0, length = 1
@@ -327,10 +327,10 @@ cdef class StumpSplitter(PlaneSplitter):
         return False
 
     cdef double epoch(self, double rate, int objective) noexcept nogil:
-        """One pass over the training rows in batches; the sum of the objective is returned.
+        """Make one pass over the training rows in batches; return the sum of the objective.
 
-        Rows are stored in the order of a hash, so a batch may consist of neighbours. The start of
-        the first batch is drawn; the batch that reaches the end continues at row 0.
+        Rows are stored in the order of a hash, so a batch may be contiguous. The start of the
+        first batch is random; the batch that reaches the end continues at row 0.
         """
         cdef int64_t n = self.n_train, start = below(&self.random, <int>n), shown = 0, size, tail
         cdef double loss = 0 if self.gradient_leaves else self.leaves.base_loss
@@ -382,10 +382,9 @@ cdef class StumpSplitter(PlaneSplitter):
             self.weight_until[i] = total
 
     cdef double epoch_of_draws(self, double rate, int objective) noexcept nogil:
-        """As many steps of single rows as there are training rows; an estimate of the objective.
+        """Make steps of single rows, one per training row; return an estimate of the objective.
 
-        A row of weight k is drawn as often as k copies of it would be, and its step is as long as
-        theirs.
+        A row of weight k is drawn as often as k copies of it, with steps of the same length.
         """
         cdef int64_t n = self.n_train, i
         cdef double loss = 0, weight
@@ -421,7 +420,7 @@ cdef class StumpSplitter(PlaneSplitter):
         return loss
 
     cdef int64_t count_active(self, int objective) noexcept nogil:
-        """Number of training rows with a slope at the margins of `measure_plane`."""
+        """Return the number of training rows with a slope at the margins of `measure_plane`."""
         cdef int64_t i, n_active = 0
         if objective == SOFT:
             return self.n_train
@@ -443,7 +442,7 @@ cdef class StumpSplitter(PlaneSplitter):
         self, const int64_t* at, const float* margin, const float* branch, const float* delta,
         const float* weight, int64_t n, double total, double rate, int objective
     ) noexcept nogil:
-        """One step along the gradient of a batch, by its rows that have a slope."""
+        """Make one step along the gradient of a batch, from its rows with a slope."""
         cdef int64_t i, n_active
         cdef float* slope = self.batch_slope
         cdef double sigma, shift = 0
@@ -463,7 +462,7 @@ cdef class StumpSplitter(PlaneSplitter):
         self, const float* margin, const float* delta, const float* weight, int64_t n,
         int objective
     ) noexcept nogil:
-        """Weighted sum of the objective over some rows, minus their losses at the left leaf."""
+        """Return the weighted objective of some rows, minus their losses at the left leaf."""
         cdef int64_t i
         cdef float total = 0
         cdef float* value = self.batch_value
@@ -476,7 +475,7 @@ cdef class StumpSplitter(PlaneSplitter):
         return total
 
     cdef bint remember(self) noexcept nogil:
-        """Keep the hyperplane if it splits the rows and none had more gain; later ones win."""
+        """Keep the hyperplane if it splits the rows and none had more gain; the latest wins."""
         if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train:
             return False
         if self.leaves.is_own:
@@ -496,7 +495,7 @@ cdef class StumpSplitter(PlaneSplitter):
     # ----------------------------------------------------------------------------- the final split
 
     cdef bint accept(self, const Split* axis, Split* split) except -1 nogil:
-        """Split by the best hyperplane, unless the first cut has less loss on held-out rows."""
+        """Split by the best hyperplane, unless the first cut has a lower loss on held-out rows."""
         if self.best_plane.score == -INFINITY or not self.is_better_on_holdout(axis):
             return self.keep_axis(axis, split)
         if not self.is_best_projected:
@@ -517,7 +516,7 @@ cdef class StumpSplitter(PlaneSplitter):
         return False
 
     cdef bint is_better_on_holdout(self, const Split* axis) noexcept nogil:
-        """Has the best hyperplane no more loss than the first cut on held-out rows, if any?"""
+        """Return whether the first cut has no lower loss than the hyperplane on held-out rows."""
         cdef int64_t i, n = self.node.n
         cdef double loss
         cdef float value
@@ -533,13 +532,13 @@ cdef class StumpSplitter(PlaneSplitter):
         return loss <= self.holdout_loss()
 
     cdef float first_value(self, int64_t offset) noexcept nogil:
-        """The feature of the first cut, in the row that starts at `offset`."""
+        """Return the feature of the first cut in the row that starts at `offset`."""
         if self.rows.blocks.is_sparse:
             return entry_of(&self.table, offset // self.table.n_features, self.best.feature)
         return (<const float*>self.table.data)[offset + self.best.feature]
 
     cdef double holdout_loss(self) noexcept nogil:
-        """Loss of the held-out rows at the leaves of the training rows; margin gives the side."""
+        """Return the loss of held-out rows at the leaves; the margin gives the side."""
         cdef int64_t i
         cdef float delta
         cdef double loss = 0

@@ -1,8 +1,8 @@
 """Oblique splits by coordinate descent.
 
 OC1 (Murthy, Kasif, Salzberg 1994, section 3) optimises one weight of a hyperplane at a time, over
-all values at which some row changes sides. Here a plane moves along a direction d, usually one
-feature. With margin m = w . x - b, a row is right of the moved plane where
+all values at which some row changes sides. Here, a plane moves along a direction d, usually one
+feature. With margin m = w . x - b, a row is right of the moved plane if
 
     m + a s > 0,    s = d . x - low,
 
@@ -10,7 +10,7 @@ with low the smallest d . x of the rows. No s is negative, so each row changes s
 critical value a = -m / s. The best a is therefore the best cut of the column m / s, at -a, which
 `cut_sorted` finds as for single features. Margins are updated with each move.
 
-Where no weight improves the split, the plane moves along random directions. Descent starts at the
+If no weight improves the split, the plane moves along random directions. Descent starts at the
 best cut of some single features, and again at random planes.
 """
 
@@ -32,21 +32,21 @@ cdef extern from "base/columns.h" nogil:
 
 # Chosen without a stored measurement.
 cdef enum:
-    MAX_WEIGHTS = 50        # weights that a round moves, chosen at random
-    MAX_ROUNDS = 20         # from one start
+    MAX_WEIGHTS = 50        # largest number of weights that a round moves, chosen at random
+    MAX_ROUNDS = 20         # largest number of rounds from one start
     WORK = 16               # additions that take as long as sorting a row
 
 
 cdef inline double rounding(double score) noexcept nogil:
-    """A bound on the rounding error of a sum of scores."""
+    """Return a bound on the rounding error of a sum of scores."""
     return 1e-9 * fabs(score)
 
 
 cdef class CoordinateSplitter(SearchSplitter):
-    """Split by a hyperplane, made from the best cut of a single feature by coordinate descent.
+    """Splits by a hyperplane, found by coordinate descent from the best cut of a single feature.
 
     X is float32 and the sampler draws features. Descent also starts from `n_restarts` random
-    hyperplanes, and tries `n_jumps` random directions where no single weight improves the split.
+    hyperplanes, and tries `n_jumps` random directions if no single weight improves the split.
     """
 
     cdef int32_t n_restarts
@@ -55,8 +55,8 @@ cdef class CoordinateSplitter(SearchSplitter):
     # a plane over the rows that are searched; a row is right where its margin is positive
     cdef double* w
     cdef double* margin
-    cdef double score          # of its split
-    cdef float* direction      # of a start or a jump
+    cdef double score          # score of its split
+    cdef float* direction      # direction of a start or a jump
     cdef float* along          # projection of the rows on the direction
 
     # the best plane of all starts
@@ -118,7 +118,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         return True
 
     cdef double ideal_score(self, const Sample* sample) noexcept nogil:
-        """Score of a split into two pure sides, up to rounding."""
+        """Return the score of a split into two pure sides, up to rounding."""
         cdef int64_t i
         cdef int32_t k
         cdef double score = 0, weight = 0
@@ -173,7 +173,7 @@ cdef class CoordinateSplitter(SearchSplitter):
     # ------------------------------------------------------------------------------------- descent
 
     cdef bint descend(self, Sample* sample) except -1 nogil:
-        """Move the plane until neither a weight nor a jump helps; True where growth is to end."""
+        """Move the plane until neither a weight nor a jump helps; True if growth must end."""
         cdef int32_t rounds = 0
         cdef bint moved = True
         while moved and rounds < MAX_ROUNDS:
@@ -194,7 +194,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         return False
 
     cdef bint move_weights(self, Sample* sample, bint* moved) except -1 nogil:
-        """Move along up to MAX_WEIGHTS features in random order; True where growth is to end."""
+        """Move along up to MAX_WEIGHTS features in random order; True if growth must end."""
         cdef int32_t n_moves = 0
         self.features.start_node()
         while n_moves < MAX_WEIGHTS and self.features.sample(&self.random, &self.candidate):
@@ -219,7 +219,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         if not high > low:
             return False
         skf_critical_values(self.margin, self.along, sample.n, low, self.candidate_column)
-        # Descent ends only if a gain by rounding does not count.
+        # Gains by rounding do not count; otherwise descent might never end.
         cut.score = self.score + rounding(self.score)
         if not self.cut_sorted(sample, &cut):
             return False
@@ -240,8 +240,8 @@ cdef class CoordinateSplitter(SearchSplitter):
     def step(self, w, double bias, direction):
         """Move a plane once over all rows of the tree; for tests.
 
-        Returns whether it moved, the score after the move, and the margins of all rows and the
-        weights up to the same positive factor.
+        Return whether it moved, the score after the move, and the margins of all rows and the
+        weights, up to a common positive factor.
         """
         cdef const double[::1] weights = w
         cdef const float[::1] along = direction

@@ -1,7 +1,7 @@
-"""The leaves of a split under a loss of the user.
+"""The leaves of a split with a loss of the user.
 
-`UserLeaves` of `training/user_leaves.py` are called for the rows of a node at once, with the GIL.
-What a method of the user raises is kept: training of the node ends, and `check` raises it.
+`UserLeaves` of `training/user_leaves.py` are called for all rows of a node at once, with the GIL.
+If a method of the user raises an exception, training of the node ends, and `check` raises it.
 """
 
 from libc.math cimport NAN
@@ -80,9 +80,9 @@ cdef class OwnLeaves(StumpLeaves):
                 self.fail(error)
 
     cdef double score(self, bint fits) noexcept nogil:
-        """Minus the loss of the training rows at the leaves of their sides, by `margin`.
+        """Return minus the loss of the training rows at the leaves of their sides, by `margin`.
 
-        fits : IN, set the leaves to their optimum before
+        fits : IN, whether to set the leaves to their optimum first
         """
         cdef int64_t i
         cdef double total = 0
@@ -94,7 +94,7 @@ cdef class OwnLeaves(StumpLeaves):
         return NAN if self.has_failed else total
 
     cdef int check(self) except -1 nogil:
-        """Raise what a method of the user has raised."""
+        """Raise the exception of a method of the user."""
         if self.has_failed:
             with gil:
                 raise self.failure

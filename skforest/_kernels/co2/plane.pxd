@@ -8,9 +8,9 @@ from ..search.search cimport SearchSplitter
 
 
 cdef class PlaneSplitter(SearchSplitter):
-    cdef NodeRows rows         # of the node
-    cdef float* direction      # the hyperplane in the features that the rows have
-    cdef Unfolded trained      # of a CSR matrix: the same, for `project`
+    cdef NodeRows rows         # rows of the node
+    cdef float* direction      # the hyperplane in the features of `rows`
+    cdef Unfolded trained      # CSR matrix: the same, for `project`
     cdef float threshold
 
     cdef int reserve_rows(self, double row_norm) except -1

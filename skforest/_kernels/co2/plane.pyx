@@ -1,7 +1,7 @@
 """Nodes that are split by a hyperplane over their rows: projection and storage of the result.
 
-A hyperplane is trained over the rows of a node as `NodeRows` has them. Here it becomes a direction
-and a threshold of the table, by which rows are routed in training exactly as in prediction.
+A hyperplane is trained over the rows of `NodeRows`. Here it becomes a direction and a threshold
+over the table, so that training routes rows exactly as prediction does.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -16,10 +16,10 @@ from ..search.search cimport SearchSplitter
 
 
 cdef class PlaneSplitter(SearchSplitter):
-    """A search among single features, and what a trained hyperplane needs to split a node."""
+    """A search among single features, with methods to split a node by a trained hyperplane."""
 
     cdef int reserve_rows(self, double row_norm) except -1:
-        """Reserve memory, once; `row_norm` is that of `NodeRows`."""
+        """Reserve memory once; `row_norm` is as in `NodeRows`."""
         self.rows = NodeRows()
         self.rows.reserve(self.scratch, &self.table, self.n_rows, row_norm, True)
         self.direction = self.scratch.floats(self.table.n_features)
@@ -36,7 +36,7 @@ cdef class PlaneSplitter(SearchSplitter):
             self.project_plane(self.direction)
 
     cdef bint is_stored_sparse(self) noexcept nogil:
-        """Does a node read few of the features, so that a hyperplane has few weights?"""
+        """Return whether a node reads few features, so that a hyperplane has few weights."""
         return self.rows.blocks.is_sparse and self.table.n_features > MAX_CHOSEN
 
     cdef void project_blocks(self) noexcept nogil:
@@ -63,7 +63,7 @@ cdef class PlaneSplitter(SearchSplitter):
             start += size
 
     cdef int32_t store_trained(self) except -1 nogil:
-        """Store the direction of `project_blocks` with its weights that are not 0."""
+        """Store the nonzero weights of the direction of `project_blocks`."""
         cdef Unfolded* trained = &self.trained
         cdef int32_t t
         cdef int64_t end

@@ -4,10 +4,10 @@ Section 2.5 of Hehn, Kooij and Hamprecht 2020: a soft tree of one split and two 
 
     p(y | x) = (1 - g) p_left(y) + g p_right(y),    g = sigmoid(steepness (w . z + b)),
 
-is trained by EM on the rows that reach the node, with a steepness that rises from epoch to epoch.
-Its hyperplane then becomes a hard split. z are the features in units of their deviation. Where
-the split leaves a child too small, another stump is trained, from another start, on other features
-where a split uses only some, and with features rescaled to the rows of the node.
+is trained by EM on the rows of the node, with a steepness that increases from epoch to epoch. Its
+hyperplane then becomes a hard split. z are the features in units of their deviation. If a child is
+too small, another stump is trained from another start, on other features if a split uses only
+some, and with features rescaled to the rows of the node.
 """
 
 from libc.math cimport isfinite, sqrt
@@ -25,19 +25,19 @@ from ..base.stump cimport node_moments, pack_rows, padded_length
 
 # Chosen without a stored measurement.
 cdef enum:
-    ATTEMPTS = 5               # stumps that are trained before the node becomes a leaf
+    ATTEMPTS = 5               # stumps to train before the node becomes a leaf
     DRAWS = 100                # draws of features until one of them varies
     MIN_BATCH = 16           # rows
 
 
 cdef class SoftSplitter(SearchSplitter):
-    """Split by the hyperplane of a soft stump; X is float32.
+    """Splits by the hyperplane of a soft stump; X is float32.
 
     `options` have the `Units` and the `Annealing` of `training/endtoend`. A split uses the
-    features of one of the `receptive_fields`; if there is one field and it is longer than
-    `n_used`, a random subset of it. `steepness` is that of the first epoch, and `steepness_step`
-    is added after each. Steps have `batch_size` rows, or fewer so that an epoch has `min_batches`
-    steps, but at least 16. `smoothness` is as in `SoftTrainer`.
+    features of one of the `receptive_fields`, or a random subset of `n_used` if there is only one,
+    which is longer. The first epoch has the steepness `steepness`, and `steepness_step` is added
+    after each. Steps have `batch_size` rows, or fewer (but at least 16) so that an epoch has
+    `min_batches` steps. `smoothness` is as in `SoftTrainer`.
     """
 
     cdef readonly bint diverged
@@ -53,7 +53,7 @@ cdef class SoftSplitter(SearchSplitter):
     cdef double steepness_step
     cdef int32_t batch_size
     cdef int32_t min_batches
-    cdef bint is_packed        # rows are copied, with the features of the split alone
+    cdef bint is_packed        # rows are copied, with only the features of the split
     cdef int64_t stride
     cdef int32_t* used         # features of the current split
     cdef float* own_rows
@@ -137,7 +137,7 @@ cdef class SoftSplitter(SearchSplitter):
         return False
 
     cdef bint has_different_rows(self) noexcept nogil:
-        """Does any row differ from the first one?"""
+        """Return whether any row differs from the first one."""
         cdef int64_t i, size = self.table.n_features * <int64_t>sizeof(float)
         cdef const float* table = <const float*>self.table.data
         for i in range(1, self.node.n):
@@ -146,7 +146,7 @@ cdef class SoftSplitter(SearchSplitter):
         return False
 
     cdef bint used_vary(self) noexcept nogil:
-        """Does any row differ from the first one in the features of the split?"""
+        """Return whether any row differs from the first one in the features of the split."""
         cdef int64_t i
         cdef int32_t k, j
         cdef const float* table = <const float*>self.table.data
@@ -173,7 +173,7 @@ cdef class SoftSplitter(SearchSplitter):
             self.used[other] = swap
 
     cdef void load_rows(self) noexcept nogil:
-        """Pass the rows of the node to the trainer, packed where a split uses few features."""
+        """Pass the rows of the node to the trainer, packed if a split uses few features."""
         cdef int64_t n = self.node.n
         cdef int32_t k
         self.trainer.n = n
@@ -201,10 +201,10 @@ cdef class SoftSplitter(SearchSplitter):
         self.trainer.rows = self.own_rows
 
     cdef void rescale_features(self) noexcept nogil:
-        """Centre the features on the rows of the node, in units of the spread of these rows.
+        """Centre the features on the rows of the node, in units of their deviation there.
 
-        A step of Adam has a fixed length. In the units of the whole training set it may be longer
-        than the distance between rows that are nearly equal.
+        A step of Adam has a fixed length. In units of the whole training set, it may be longer
+        than the distance between nearly equal rows.
         """
         cdef int64_t j
         cdef double spread = 0, square
@@ -247,7 +247,7 @@ cdef class SoftSplitter(SearchSplitter):
         self.trainer.set_bias(0)
 
     cdef int train(self) except -1 nogil:
-        """Train by EM with a steepness that rises."""
+        """Train by EM with increasing steepness."""
         cdef int32_t _epoch
         cdef double steepness = self.steepness
         cdef int32_t size = <int32_t>(self.node.n // self.min_batches)
@@ -262,7 +262,7 @@ cdef class SoftSplitter(SearchSplitter):
         return 0
 
     cdef bint unpack(self) noexcept nogil:
-        """Set the direction over all features; False where training has diverged."""
+        """Set the direction over all features; False if training has diverged."""
         cdef int32_t k, j
         cdef float value
         memset(self.direction, 0, self.table.n_features * sizeof(float))

@@ -4,11 +4,11 @@ It sets (Hehn, Kooij and Hamprecht 2020, equations 6 and 13), with responsibilit
 for row i of weight w_i,
 
     classes       pi_lk   = sum_i w_i h_il [y_i = k] / sum_i w_i h_il
-    real targets  mean_lk = sum_i w_i h_il y_ik / sum_i w_i h_il, and the variance likewise
+    regression    mean_lk = sum_i w_i h_il y_ik / sum_i w_i h_il, and the variance likewise
 
-where every share is at least about 1e-6, and a variance at least 1 % of that of all rows: a leaf
-that is certain would give other rows no gradient, and one of variance 0 an infinite density. The
-density is a normal one with a diagonal covariance.
+where every share is at least about 1e-6, and a variance at least 1 % of that of all rows:
+otherwise a leaf with one class would give other rows no gradient, and a leaf of variance 0 would
+have an infinite density. The density is normal with a diagonal covariance.
 """
 
 from libc.math cimport log
@@ -23,12 +23,12 @@ cdef extern from "endtoend/sigmoids.h" nogil:
     void skf_leaf_likelihoods(const Visits*, int64_t, int64_t, const float*, const int32_t*)
     double skf_add_to_leaf(const Visits*, int64_t, int64_t, const int32_t*, double*)
 
-# The head says what they are for; they were chosen without a stored measurement.
+# See above; chosen without a stored measurement.
 cdef extern from *:
     """
     #define SMOOTHING 1e-6         /* added to the share of a class in a leaf */
-    #define MIN_VARIANCE 1e-2      /* of a leaf, as a part of that of all rows */
-    #define MIN_LEAF_WEIGHT 1e-12  /* weight of a leaf up to which an update leaves it as it is */
+    #define MIN_VARIANCE 1e-2      /* smallest variance of a leaf, relative to all rows */
+    #define MIN_LEAF_WEIGHT 1e-12  /* updates do not change leaves of smaller weight */
     """
     const double SMOOTHING, MIN_VARIANCE, MIN_LEAF_WEIGHT
 
@@ -51,7 +51,7 @@ cdef class SoftLeaves:
         self.sum = memory.doubles(n)
 
     def values(self):
-        """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
+        """Return shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
         cdef int64_t n = self.n_leaves, k = self.n_outputs
         if self.is_class:
             return np.array(<float[:n, :k]>self.share, dtype=np.float64)
@@ -61,7 +61,7 @@ cdef class SoftLeaves:
         self, const double* target, const float* weight, int64_t n, int32_t n_outputs,
         int64_t n_leaves
     ) noexcept nogil:
-        """Leaves without values and sums, for n rows with a mean weight of 1."""
+        """Set leaves without values and sums, for n rows with a mean weight of 1."""
         cdef int64_t i, k
         cdef double mean, square, y
         self.n_outputs = n_outputs
@@ -89,10 +89,10 @@ cdef class SoftLeaves:
         self, Visits* visits, int64_t leaf, int64_t first, int64_t n, const int32_t* label,
         const double* target, const int32_t* rows, double* top
     ) noexcept nogil:
-        """Likelihoods of the n visits of a leaf, from `first` on; 1 while leaves have no values.
+        """Set the likelihoods of the n visits of a leaf from `first` on; 1 without leaf values.
 
-        Of a real target, `part` of a visit is set to the log density, and `top` of its row to the
-        largest of all leaves so far.
+        In regression, `part` of a visit is set to the log density, and `top` of its row to the
+        largest one of all leaves so far.
         """
         cdef int64_t i
         cdef double value
@@ -109,7 +109,7 @@ cdef class SoftLeaves:
                     top[visits.row[i]] = value
 
     cdef inline double log_density(self, int64_t leaf, const double* y) noexcept nogil:
-        """Logarithm of the normal density of a target at a leaf, without a constant."""
+        """Return the log normal density of a target at a leaf, without a constant."""
         cdef int32_t k
         cdef double d, value = self.log_scale[leaf]
         for k in range(self.n_outputs):
@@ -141,7 +141,7 @@ cdef class SoftLeaves:
         self.weight[leaf] = self.weight[leaf] + total
 
     cdef void update(self) noexcept nogil:
-        """The M-step (equation 13); sums are then 0. Leaves without weight keep their values."""
+        """Make the M-step (equation 13), clear sums; leaves without weight keep their values."""
         cdef int64_t leaf, at
         cdef int32_t k
         cdef double weight, mean, variance, no_mean = 1.0 / self.n_outputs if self.is_class else 0

@@ -1,10 +1,10 @@
-/* The loops of soft trees: what a batch does at a node, and a step of Adam. */
+/* The loops of soft trees: a batch at a node, and a step of Adam. */
 #ifndef SKFOREST_SOFT_H
 #define SKFOREST_SOFT_H
 
 #include "../base/descent.h"
 
-/* Exact: margins count as no steeper than this, where exp and a product of two stay normal floats. */
+/* Margins are clipped to this, so that exp and a product of two stay normal floats. */
 #define SKF_MAX_EXPONENT 30.0f
 /* Averages of gradients below this are set to 0: subnormal numbers are slow. */
 #define SKF_MIN_AVERAGE 1e-18f
@@ -35,15 +35,15 @@ SKF_KERNEL(skf_gates,
     }
 }
 
-/* Rows at nodes: what a batch does in a tree, node after node, as columns of one table. */
+/* The visits of nodes by the rows of a batch, node after node, as columns of one table. */
 typedef struct {
     int64_t n, capacity;
     int32_t *row; /* of the batch */
-    float *reach; /* probability of the way from the root */
+    float *reach; /* probability of the path from the root */
     float *gate;  /* of going right */
     float *likelihood;   /* likelihood of the row below the node */
-    float *part;  /* of the row's weight: times its posterior probability of the node */
-    int32_t *left, *right; /* where the row is found at either child, or 0 */
+    float *part;  /* weight of the row times its posterior probability of the node */
+    int32_t *left, *right; /* visit of the row at either child, or 0 */
 } skf_visits;
 
 /* at[i] = where the row of visit i starts */
@@ -54,9 +54,9 @@ SKF_UNUSED static void skf_rows_at(const int64_t *batch, const int32_t *row, int
         at[i] = batch[row[i]];
 }
 
-/* Probabilities of the ways to both children of a node that rows reach with `reach`; -1 where a row
- * goes to a child, 0 where not: those that are reached with less than `min_reach` are left out, unless
- * the likelier one. */
+/* Probabilities of both children of a node that rows reach with `reach`; -1 if a row visits a
+ * child, otherwise 0: children reached with less than `min_reach` are omitted, except for the
+ * likelier one. */
 SKF_KERNEL(skf_child_reach,
            (const float *reach, const float *gate, int64_t n, float min_reach,
             float *SKF_RESTRICT left, float *SKF_RESTRICT right, int32_t *SKF_RESTRICT to_left,
@@ -90,8 +90,8 @@ SKF_INLINE int64_t skf_compact(const skf_visits *v, const int32_t *row, int64_t 
     return end - first;
 }
 
-/* Append the visits of both children of a node with the n visits from `start` on: those of the left
- * child at v->n, those of the right one n places behind. A negative `min_reach`: all of them. */
+/* Append the visits of both children of a node with the n visits from `start` on: of the left child
+ * at v->n, of the right one n places later. With a negative `min_reach`, none are omitted. */
 SKF_UNUSED static void skf_visit_children(skf_visits *v, int64_t start, int64_t n, float min_reach,
                                   int64_t *n_left, int64_t *n_right)
 {
@@ -104,7 +104,7 @@ SKF_UNUSED static void skf_visit_children(skf_visits *v, int64_t start, int64_t 
     v->n += 2 * n;
 }
 
-/* Likelihoods of the n visits of a split, from those at its children. Densities may underflow; the
+/* Likelihoods of the n visits of a split, from those of its children. Densities may underflow; the
  * row then belongs to no leaf. */
 SKF_UNUSED static void skf_split_likelihoods(const skf_visits *v, int64_t start, int64_t n)
 {
@@ -125,7 +125,7 @@ SKF_UNUSED static void skf_split_parts(const skf_visits *v, int64_t start, int64
     const float *likelihood = v->likelihood;
     const int32_t *to_left = v->left + start, *to_right = v->right + start;
     for (int64_t i = 0; i < n; i++) {
-        /* The part may be large: the likelihoods first, whose quotients are at most 1. */
+        /* The part may be large, so divide likelihoods first; their quotients are at most 1. */
         const float part = v->part[start + i], over = 1 / likelihood[start + i];
         const float left = part * (over * (1 - gate[i]) * likelihood[to_left[i]]);
         const float right = part * (over * gate[i] * likelihood[to_right[i]]);
@@ -156,7 +156,7 @@ SKF_UNUSED static double skf_add_to_leaf(const skf_visits *v, int64_t start, int
 }
 
 /* A step of Adam (Kingma and Ba 2015) with the gradient factor (g - shift mean), in units `unit` of
- * each weight. A weight that is exactly 0 is no part of its split and stays 0. g is cleared. */
+ * each weight. Weights of exactly 0 do not belong to their split, and stay 0. g is cleared. */
 SKF_KERNEL(skf_adam_step,
            (float *SKF_RESTRICT w, float *SKF_RESTRICT first, float *SKF_RESTRICT second,
             float *SKF_RESTRICT g, const float *SKF_RESTRICT mean, const float *SKF_RESTRICT unit,

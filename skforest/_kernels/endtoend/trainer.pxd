@@ -9,7 +9,7 @@ from .leaves cimport SoftLeaves, Visits
 
 cdef class SoftTrainer:
     cdef Scratch memory        # owns the arrays behind the pointers
-    cdef object arrays         # those of the caller that pointers refer to
+    cdef object arrays         # arrays of the caller that pointers refer to
     cdef Random random
     cdef const uint8_t[::1] stop
 
@@ -17,7 +17,7 @@ cdef class SoftTrainer:
     cdef int32_t batch_size
     cdef int engine
     cdef float smoothness
-    cdef const int32_t[:, ::1] edges   # pairs of features that lie side by side
+    cdef const int32_t[:, ::1] edges   # pairs of adjacent features
 
     # the rows, filled by the caller
     cdef const float* rows
@@ -28,7 +28,7 @@ cdef class SoftTrainer:
     cdef int32_t* label
     cdef double* target        # (n, n_outputs)
     cdef const float* mean     # of each feature
-    cdef const float* unit     # reciprocal of its deviation
+    cdef const float* unit     # reciprocal deviation of each feature
 
     # the tree
     cdef bint is_class
@@ -38,7 +38,7 @@ cdef class SoftTrainer:
     cdef int32_t* child        # left child, or -1 - leaf
     cdef float* w              # (n_splits, p)
     cdef int64_t* low          # first feature that a split may use
-    cdef int64_t* span         # from it to behind the last one
+    cdef int64_t* span         # number of features from there to the last one
     cdef double* centre        # margin of the mean row
     cdef float* bias           # margin of a row of zeros
     cdef SoftLeaves leaves
@@ -48,7 +48,7 @@ cdef class SoftTrainer:
     cdef float* second
     cdef double* centre_first
     cdef double* centre_second
-    cdef int32_t* n_steps      # of each split
+    cdef int32_t* n_steps      # steps of each split
 
     # scratch of a batch
     cdef int32_t* order
@@ -57,13 +57,13 @@ cdef class SoftTrainer:
     cdef double* top           # largest log density of a row
     cdef Visits visits
     cdef tuple visit_columns   # a Buffer for each array of `visits`
-    cdef int64_t* first_visit  # of each node
+    cdef int64_t* first_visit  # first visit of each node
     cdef int64_t* n_visits
     cdef float* margin
     cdef int64_t* visit_at
     cdef float* slope
     cdef float* gradient
-    cdef double share_visited  # of the splits, by a row of the last batch
+    cdef double share_visited  # share of splits that a row of the last batch visited
     cdef int64_t products      # multiplications and additions so far
     cdef int64_t polled        # products when signals were last checked
     cdef int64_t work          # since then
@@ -74,8 +74,8 @@ cdef class SoftTrainer:
     cdef float* transposed         # (p, batch_stride)
     cdef float* all_margins    # (n_splits, batch_stride)
     cdef float* all_slopes
-    cdef float* all_gradients  # of a block of splits
-    cdef double* seen_gradient  # (n_splits, p + 1) during `evaluate`, else NULL
+    cdef float* all_gradients  # gradients of a block of splits
+    cdef double* seen_gradient  # (n_splits, p + 1) during `evaluate`, otherwise NULL
 
     cdef int reserve(
         self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class

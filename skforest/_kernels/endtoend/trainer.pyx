@@ -1,29 +1,29 @@
 """End-to-end training of a soft tree.
 
 Hehn, Kooij and Hamprecht 2020. A row goes right at a split with probability g = sigmoid(gamma z),
-z being its margin (equations 3 to 5). A leaf assigns a row a likelihood: the share of its class
-(equation 6), or a normal density. The log-likelihood of equation 7 is maximised by EM. Neither
-products along paths nor their logarithms are needed. From the leaves up,
+where z is its margin (equations 3 to 5). A leaf assigns a row a likelihood: the share of its class
+(equation 6), or a normal density. The log-likelihood of equation 7 is maximised by EM, without
+products along paths or their logarithms. From the leaves upwards,
 
     likelihood = (1 - g) lik_left + g lik_right
 
-is the likelihood of a row below a node (equation 2 at the root). From the root down, with h = 1 at
-the root,
+is the likelihood of a row below a node (equation 2 at the root). From the root downwards, with
+h = 1 at the root,
 
     h_right = h g lik_right / likelihood,    h_left = h (1 - g) lik_left / likelihood
 
 is the posterior probability of the path through a node: at the leaves, the responsibility of
-equation 10. The derivative of the negative log-likelihood by the margin, which is that of equation
-14 with the opposite sign, is gamma (g h_left - (1 - g) h_right). A likelihood is a weighted mean
-of those of the leaves, so it cannot underflow however deep the tree is.
+equation 10. The derivative of the negative log-likelihood by the margin (equation 14 with the
+opposite sign) is gamma (g h_left - (1 - g) h_right). A likelihood is a weighted mean over leaves,
+so it cannot underflow, however deep the tree is.
 
-The E-step is that of each batch; the M-step of the leaves follows an epoch, from the sums of its
-batches (leaves.pyx). Splits step by Adam. A tree of one split is a stump.
+Each batch has an E-step; the M-step of the leaves follows an epoch, from the sums of its batches
+(leaves.pyx). Splits take steps of Adam. A tree of one split is a stump.
 
-A batch is a list of rows at every node (`Visits`). The engine of lists leaves out children that a
-row reaches with a probability below `MIN_REACH`, but never the likelier one. The engine of
-products visits all nodes, with the margins of all splits as one product of matrices and all
-gradients as another; it is used while rows visit a good part of the tree.
+A batch is a list of rows at every node (`Visits`). The engine of lists omits children that a row
+reaches with a probability below `MIN_REACH`, but never the likelier one. The engine of products
+visits all nodes, and computes all margins as one matrix product and all gradients as another; it
+is used while rows visit a large part of the tree.
 """
 
 from libc.math cimport INFINITY, exp, log, pow, sqrt
@@ -56,19 +56,19 @@ cdef enum Engine:
 
 ENGINES = {"auto": AUTO, "lists": LISTS, "products": PRODUCTS}
 
-# Chosen without a stored measurement. `python -m benchmarks.measure.endtoend engines` shows what
-# the block and the choice of the engine do to the time.
+# Chosen without a stored measurement. `python -m benchmarks.measure.endtoend engines` shows how
+# the time depends on the block and on the engine.
 cdef enum:
-    BLOCK = 64                 # splits whose gradients are one product
+    BLOCK = 64                 # splits with gradients in one product
     WORK_OF_NODE = 256         # products that take as long as a node without rows
-    MAX_DENSE_VISITS = 1 << 22  # of a batch in the engine of products
+    MAX_DENSE_VISITS = 1 << 22  # largest number of visits of a batch in the engine of products
     MAX_VISITS = 1 << 30       # numbers of visits are int32
 
 cdef extern from *:
     """
-    #define MIN_REACH 3e-3f        /* children that a row reaches with less are left out */
-    #define DENSE_SHARE 0.3        /* share of visited splits above which products beat lists */
-    #define MIN_BATCH_WEIGHT 1e-30 /* of a batch that steps, so that its reciprocal is finite */
+    #define MIN_REACH 3e-3f        /* children reached with a smaller probability are omitted */
+    #define DENSE_SHARE 0.3        /* share of visited splits above which products are faster */
+    #define MIN_BATCH_WEIGHT 1e-30 /* smallest weight of a batch: its reciprocal is finite */
     """
     const float MIN_REACH
     const double DENSE_SHARE, MIN_BATCH_WEIGHT
@@ -81,9 +81,9 @@ cdef inline int64_t padded(int64_t n) noexcept nogil:
 cdef class SoftTrainer:
     """Trains all splits and leaves of a `DenseTree`, by the EM algorithm of section 2.3.
 
-    Rows of weight 0 of the `TrainingSet` do not train. The `SoftOptions` have the units of the
+    Rows of weight 0 in the `TrainingSet` are not trained on. The `SoftOptions` have the units of
     features, the size of batches, and lambda of equation 15, `smoothness`. The margin of a split
-    is ``w . x - threshold``; a weight of exactly 0 is no part of its split, and stays 0.
+    is ``w . x - threshold``; weights of exactly 0 do not belong to their split, and stay 0.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop, tree, engine="auto"):
@@ -107,7 +107,7 @@ cdef class SoftTrainer:
         self.stop = stop
         self.engine = ENGINES[engine]
         self.random.state = seed
-        next_word(&self.random)            # a stream other than those that grew the tree
+        next_word(&self.random)            # not the stream that grew the tree
         self.random.state ^= <uint64_t>0x452821E638D01377
         self.reserve(n, p, W.shape[0], n_outputs, target.ndim == 1)
         self.n = 0
@@ -131,7 +131,7 @@ cdef class SoftTrainer:
         for i in range(self.n_splits):
             for j in range(p):
                 self.w[i * p + j] = W[i, j]
-            # A patch lies within a part of the features; nothing outside of it is ever read.
+            # A patch lies within a part of the features; only this part is read.
             while self.span[i] > 1 and W[i, self.span[i] - 1] == 0:
                 self.span[i] = self.span[i] - 1
             while self.span[i] > 1 and W[i, self.low[i]] == 0:
@@ -145,7 +145,7 @@ cdef class SoftTrainer:
     cdef int reserve(
         self, int64_t n, int64_t p, int64_t n_splits, int32_t n_outputs, bint is_class
     ) except -1:
-        """Memory for rows and a tree of at most these sizes."""
+        """Reserve memory for rows and a tree of at most these sizes."""
         cdef int64_t i, batch = 2 * min(n, <int64_t>self.batch_size) + 1
         cdef int64_t n_leaves = n_splits + 1
         cdef Scratch memory = Scratch()
@@ -184,9 +184,9 @@ cdef class SoftTrainer:
         return 0
 
     def run(self, float steepness, double rate):
-        """Train for one epoch; returns the mean negative log-likelihood of the rows.
+        """Train for one epoch; return the mean negative log-likelihood of the rows.
 
-        Each row counts before the step of its batch, without the paths that were left out.
+        Each row counts before the step of its batch, without omitted paths.
         """
         cdef double loss = 0
         with nogil:
@@ -196,11 +196,11 @@ cdef class SoftTrainer:
         return loss
 
     def evaluate(self, float steepness):
-        """One E-step over all rows, without a step of the splits; for tests.
+        """Make one E-step over all rows, without a step of the splits; for tests.
 
-        "gradient" of the loss is (n_splits, n_features + 1), the last by the bias of the rows less
-        their mean; "reach" and "part" are the probabilities of the leaves, (n_rows, n_leaves),
-        and, times the weight of the row, their responsibilities.
+        "gradient" of the loss is (n_splits, n_features + 1), where the last column is for the bias
+        of centred rows; "reach" has the probabilities of the leaves, (n_rows, n_leaves), and
+        "part" their responsibilities, times the weight of the row.
         """
         cdef int64_t i, node, leaf, e, size, start = 0, n = self.n
         cdef double[:, ::1] reach = np.zeros((n, self.n_splits + 1))
@@ -233,11 +233,11 @@ cdef class SoftTrainer:
         }
 
     def update_leaves(self):
-        """Set the leaves from the sums since they were last set (equation 13)."""
+        """Update the leaves from the sums since the last update (equation 13)."""
         self.leaves.update()
 
     def planes(self):
-        """All splits: W, (n_splits, n_features), and threshold, (n_splits,), float32."""
+        """Return all splits: W, (n_splits, n_features), and threshold, (n_splits,), float32."""
         cdef int64_t i, j
         cdef float[:, ::1] W = np.empty((self.n_splits, self.p), dtype=np.float32)
         cdef float[::1] threshold = np.empty(self.n_splits, dtype=np.float32)
@@ -249,7 +249,7 @@ cdef class SoftTrainer:
 
     @property
     def leaf_values(self):
-        """Shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
+        """Return shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
         return self.leaves.values()
 
     @property
@@ -281,7 +281,7 @@ cdef class SoftTrainer:
         return 0
 
     cdef int init_leaves(self, float steepness) except -1 nogil:
-        """First values of the leaves: an M-step after an E-step with equal likelihoods."""
+        """Set the first leaf values: an M-step after an E-step with equal likelihoods."""
         cdef int64_t start = 0, size
         while start < self.n:
             size = min(<int64_t>self.batch_size, self.n - start)
@@ -307,7 +307,7 @@ cdef class SoftTrainer:
     cdef double train_batch(
         self, int64_t start, int64_t size, float steepness, double rate, bint steps
     ) except? -1 nogil:
-        """E-step of a batch, the sums for its leaves, and the steps of its splits."""
+        """Make the E-step of a batch, add its sums to leaves, and make the steps of splits."""
         cdef int64_t i, node, split, low, n, work
         cdef int32_t row
         cdef double loss = 0, total = 0
@@ -322,7 +322,7 @@ cdef class SoftTrainer:
             self.engine == AUTO and self.n_splits > 1 and self.share_visited > DENSE_SHARE
             and self.n_nodes * size <= MAX_DENSE_VISITS
         )
-        # Epochs end early at a stop flag, so that only signals matter here.
+        # Epochs end early at a stop flag, so only signals matter here.
         work = self.products - self.polled + WORK_OF_NODE * self.n_nodes
         self.polled = self.products
         poll(&self.stop[0], &self.work, work)
@@ -375,11 +375,11 @@ cdef class SoftTrainer:
     # ------------------------------------------------------------------------ a batch in the tree
 
     cdef int descend(self, int64_t size, float steepness) except -1 nogil:
-        """Visits of all nodes by the rows of the batch, with reach and gates."""
+        """Set the visits of all nodes by the rows of the batch, with reach and gates."""
         cdef int64_t i, node, seen = 0
         cdef Visits* visits = &self.visits
         self.reserve_visits(size + 1)
-        # Visit 0 is that of a row which does not reach a child; its likelihood is 0.
+        # Visit 0 means that a row does not reach a child; its likelihood is 0.
         visits.likelihood[0] = 0
         visits.n = size + 1
         for i in range(size):
@@ -410,7 +410,7 @@ cdef class SoftTrainer:
         return 0
 
     cdef int visit_split(self, int64_t node, float steepness) except -1 nogil:
-        """Gates of the rows at a split, and the visits of both of its children."""
+        """Set the gates of the rows at a split, and the visits of both children."""
         cdef int64_t start = self.first_visit[node], n = self.n_visits[node]
         cdef int64_t child = self.child[node], split = (child - 1) // 2
         cdef const float* margin = self.margin
@@ -434,10 +434,10 @@ cdef class SoftTrainer:
         return 0
 
     cdef void set_likelihoods(self, int64_t start, int64_t size) noexcept nogil:
-        """Likelihoods of the batch at all leaves; densities relative to the largest of the row.
+        """Set the likelihoods of the batch at all leaves; densities are relative to the largest.
 
-        The largest log density of each row is kept in `top`: without it, the densities of all
-        leaves may underflow.
+        The largest log density of each row is kept in `top`, because the densities of all leaves
+        might underflow.
         """
         cdef int64_t i, node
         cdef bint is_density = not (self.is_class or self.leaves.is_unset)
@@ -467,7 +467,7 @@ cdef class SoftTrainer:
         self, int64_t split, float* gradient, const float* slope, int64_t n, double total,
         double rate
     ) noexcept nogil:
-        """A step of Adam by the gradient of a batch, which is cleared."""
+        """Make a step of Adam with the gradient of a batch, which is then cleared."""
         cdef int64_t i, j, low = self.low[split], at = split * self.p + low
         cdef double shift = 0, g, unbias_first, unbias_second
         cdef double* seen
@@ -509,9 +509,9 @@ cdef class SoftTrainer:
         self.bias[split] = <float>(self.centre[split] - along)
 
     cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil:
-        """Add the gradient of equation 15: differences between neighbours, within the split.
+        """Add the gradient of equation 15: differences between neighbours within the split.
 
-        Weights count as trained, in units of the reciprocal of `unit`.
+        Weights are in the units of training, the reciprocals of `unit`.
         """
         cdef int64_t e
         cdef int32_t a, b
@@ -529,7 +529,7 @@ cdef class SoftTrainer:
     # -------------------------------------------------------------------------------------- memory
 
     cdef void gather(self, int64_t size) noexcept nogil:
-        """Copy the rows of the batch side by side, and transposed."""
+        """Copy the rows of the batch contiguously, and transposed."""
         cdef int64_t i, j
         cdef const float* row
         cdef float* out
@@ -542,7 +542,7 @@ cdef class SoftTrainer:
                 out[i] = self.batch[i * self.row_stride + j]
 
     cdef int reserve_dense(self) except -1 nogil:
-        """Memory of the engine of products, which most small trees never use."""
+        """Reserve memory of the engine of products, which most small trees never use."""
         if self.batch != NULL:
             return 0
         with gil:
@@ -554,7 +554,7 @@ cdef class SoftTrainer:
         return 0
 
     cdef int reserve_visits(self, int64_t n) except -1 nogil:
-        """Reserve memory for n visits, and one more."""
+        """Reserve memory for n + 1 visits."""
         if n >= self.visits.capacity:
             with gil:
                 self.grow_visits(n)
@@ -571,7 +571,7 @@ cdef class SoftTrainer:
             column = self.visit_columns[k]
             column.reserve(more)
             data[k] = column.data
-        visits.capacity = column.capacity      # all have the same
+        visits.capacity = column.capacity      # all columns have the same
         visits.row = <int32_t*>data[0]
         visits.left, visits.right = <int32_t*>data[1], <int32_t*>data[2]
         visits.reach, visits.gate = <float*>data[3], <float*>data[4]

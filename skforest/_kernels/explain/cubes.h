@@ -1,21 +1,20 @@
 /* Sets of mixtures of two rows, and their Shapley values: see shapley.pyx.
  *
  * A cube is a set of mixtures of a row x with a row z of a block: the players in `x` are taken
- * from x, those in `z` from z, and the others from either. The players are the bits of a word. A
- * split divides a list of cubes, in order of their rows z, into those that it sends left and those
- * that it sends right. The loops over cubes have no branches that depend on the players, which a
- * processor could not predict.
+ * from x, the players in `z` from z, and the others from either. Players are bits of a word. A
+ * split divides a list of cubes, in order of their rows z, into a left list and a right list. The
+ * loops over cubes have no branches that depend on players, which a processor could not predict.
  */
 #ifndef SKFOREST_CUBES_H
 #define SKFOREST_CUBES_H
 
 #include "../base/simd.h"
 
-/* Exact: players whose 2^6 sets are the bits of a word. */
+/* The 2^6 sets of so many players are the bits of a word. */
 #define SKF_TABLED 6
 
-/* Rows z whose splits are tabulated together: sixteen times an odd number, chosen without a stored
- * measurement; `python -m benchmarks.measure.explain trees` shows what another one does to the time. */
+/* Rows z tabulated at once: sixteen times an odd number, chosen without a stored measurement;
+ * `python -m benchmarks.measure.explain trees` shows the time. */
 #define SKF_ROWS_TABLED 112
 
 /* Vectors that are stored and loaded again must not cross cache lines. */
@@ -44,7 +43,7 @@ static const uint64_t skf_without[SKF_TABLED] = {
 
 /* ------------------------------------------------------------------------ sides of a split */
 
-/* change += weight (x - z): what a feature changes in the projections of rows z. */
+/* change += weight (x - z), the change of the projections of rows z by a feature. */
 SKF_KERNEL(skf_add_change, (float weight, float x, const float *z, int n_rows, float *change),
            (weight, x, z, n_rows, change))
 {
@@ -89,10 +88,9 @@ SKF_INLINE void skf_tabulate_n(
     }
 }
 
-/* The tables of a split for rows z: right[i] has the bit m if row i with the set m of the n
- * players from x, which holds player p if m has the bit p, is sent right. gap: projections minus
- * the threshold; change, (n, SKF_ROWS_TABLED): what each player changes; nearest: the least
- * absolute value of a mixture. */
+/* The tables of a split for rows z: right[i] has the bit m if row i goes right with the set m of
+ * the n players from x, where bit p of m is player p. gap: projections minus the threshold; change,
+ * (n, SKF_ROWS_TABLED): change by each player; nearest: smallest absolute value of a mixture. */
 SKF_KERNEL(skf_tabulate,
            (const float *gap, const float *change, int n, int n_rows, uint64_t *right,
             float *nearest),
@@ -118,8 +116,8 @@ SKF_KERNEL(skf_compare,
             right[i] = (uint64_t)(z[i] > threshold) | (uint64_t)x_right << 1;
 }
 
-/* As skf_tabulate for more players, given the ranges of the projections minus the threshold:
- * 0 and 1 where all mixtures are on one side, and 2 elsewhere. */
+/* As skf_tabulate for more players, from the ranges of the projections minus the threshold: 0 or 1
+ * if all mixtures are on one side, otherwise 2. */
 SKF_UNUSED static void skf_compare_range(
     const float *low, const float *high, float margin, int n_rows, uint64_t *right)
 {
@@ -129,8 +127,7 @@ SKF_UNUSED static void skf_compare_range(
 
 /* --------------------------------------------------------------------- divisions by a split */
 
-/* Sets of players of a split: all mixtures with those in `x` from x, and those in `z` from z, are
- * on one side. */
+/* Sets of players of a split: all mixtures with `x` from x and `z` from z are on one side. */
 typedef struct {
     uint8_t x, z, side;
 } skf_piece;
@@ -142,7 +139,7 @@ typedef struct {
     skf_piece piece[1 << SKF_TABLED];
 } skf_pieces;
 
-/* Pieces that are kept: all for 2 and 3 players, and 256 for each of 4, 5 and 6. */
+/* Number of kept pieces: all for 2 and 3 players, and 256 for each of 4, 5 and 6. */
 #define SKF_KEPT (16 + 256 + 3 * 256)
 
 /* Divide cubes by a player: one side has it from x, the other one from z. */
@@ -222,7 +219,7 @@ SKF_INLINE const skf_pieces *skf_known_pieces(uint64_t right, const int n, skf_p
     return kept;
 }
 
-/* Divide cubes by n players. A cube has a part in each piece from which no player differs. */
+/* Divide cubes by n players. A cube has a part in each piece that agrees with its players. */
 SKF_INLINE int skf_divide_n(
     const uint64_t *right, const int n_players, const uint64_t *of_set, const skf_cube *cube,
     int64_t n, skf_pieces *kept, skf_division *found)
@@ -255,8 +252,7 @@ SKF_INLINE int skf_divide_n(
     return 1;
 }
 
-/* Divide cubes by a split that depends on the players whose bits are given; 0 if a list has no
- * space. */
+/* Divide cubes by a split of the players with the given bits; 0 if a list has no space. */
 SKF_UNUSED static int skf_divide(
     const uint64_t *right, const uint64_t *bit, int n_players, const skf_cube *cube, int64_t n,
     skf_pieces *kept, skf_division *found)
@@ -275,10 +271,9 @@ SKF_UNUSED static int skf_divide(
     }
 }
 
-/* Divide a cube by a split that depends on any number of players, given what they change in the
- * projection, in descending order of its absolute value, and the projection of z minus the
- * threshold. Where rounding could decide, cubes of one mixture are appended to `near`. Returns 0
- * if a list has no space. */
+/* Divide a cube by a split with any number of players, given their changes of the projection, in
+ * descending order of the absolute values, and the projection of z minus the threshold. If rounding
+ * could decide, cubes of one mixture are appended to `near`. Returns 0 if a list has no space. */
 SKF_UNUSED static int skf_divide_by_sums(
     const double *change, const uint64_t *bit, int n, double gap, double margin, skf_cube cube,
     skf_division *found, skf_cube *near, int32_t *n_near, int space_near)

@@ -1,4 +1,4 @@
-# The game of one tree, and the pair of rows that play it.
+# The game of one tree for a pair of rows.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -21,7 +21,7 @@ cdef struct Term:
 
 cdef struct Node:
     double threshold
-    double margin        # projections this close to the threshold are computed as in prediction
+    double margin        # closer projections to the threshold are computed as in prediction
     int64_t start        # terms of the direction, by player
     int64_t end
     int32_t left         # left child, or -1 - row of values
@@ -45,18 +45,18 @@ cdef class TreeGame:
     cdef bint has_slopes
     cdef const float[:, ::1] columns      # of Z, and zeros
     cdef int64_t n_rows                   # their number
-    # The tree. Its players are numbered, and all arrays below are by this number.
+    # The tree. Its players are numbered, and this number is the index of all arrays below.
     cdef int64_t n_splits
     cdef Node* nodes
     cdef Term* terms
-    cdef double* projections              # of the background rows, by split
+    cdef double* projections              # projections of the background rows, by split
     cdef int32_t n_players
     cdef int32_t* players
     cdef int32_t* number_of               # of each player; -1 if the tree does not depend on it
     # The pair of rows.
     cdef const float* x
     cdef const float* z
-    cdef double* taken                    # of each player: 1 if it is from x, else 0
+    cdef double* taken                    # for each player: 1 if it is from x, otherwise 0
     cdef float* mixture
     cdef double* part                     # values of the players
     # The permutations.

@@ -1,9 +1,9 @@
 """One tree as a game, and its values for a pair of rows by permutations; see shapley.pyx.
 
-Of each of `n_pairs` permutations of the players, the reverse is played, too. Projections are
+`n_pairs` permutations of the players are played, each followed by its reverse. Projections are
 updated as players change from z to x one after the other. They are float64 here and float32 in
-prediction. Where rounding could decide, `predicted_side` projects the mixture as prediction does,
-so that each mixture reaches the leaf that `predict` finds.
+prediction. If rounding could decide, `predicted_side` projects the mixture as prediction does, so
+that each mixture reaches the leaf that `predict` finds.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -17,10 +17,10 @@ from ..base.memory cimport Scratch, allocate
 from ..base.random cimport Random, shuffle
 
 
-# Functions, not methods: those of a class that others extend are not called directly.
+# These are functions, because methods of a class with subclasses cannot be called directly.
 
 cdef inline int32_t side_of(TreeGame game, const Node* node, double value) noexcept nogil:
-    """The side on which a projection of the mixture lies."""
+    """Return the side of a projection of the mixture."""
     if value > node.threshold + node.margin:
         return RIGHT
     if value <= node.threshold - node.margin:
@@ -57,7 +57,7 @@ cdef inline bint update(
 cdef class TreeGame:
     """The game of the trees of a forest, one after another, for rows X with the background Z.
 
-    X and Z are mapped rows, float32; `player` is the player of every feature. `values` are the
+    X and Z are mapped rows, float32; `player` has the player of every feature. `values` are the
     rows of leaf values, (n_values, n_outputs), and `slopes` their linear functions, (n_slopes,
     n_outputs), both float64. `n_pairs` is the number of permutations in `sample`.
     """
@@ -71,7 +71,7 @@ cdef class TreeGame:
         self.directions = as_directions(arrays, forest.n_features, grid)
         self.unfolded = reserve_unfolded(scratch, forest.router.max_terms, &grid)
         self.X, self.Z, self.player = X, Z, player
-        # Columns of Z, and rows of zeros behind them that loops over sixteen rows read.
+        # Columns of Z, followed by zeros, because loops read sixteen rows.
         self.n_rows = self.Z.shape[0] + 16
         columns = np.zeros((forest.n_features, self.n_rows), dtype=np.float32)
         columns[:, : len(Z)] = Z.T
@@ -100,7 +100,7 @@ cdef class TreeGame:
         const int64_t[::1] start, const int32_t[::1] feature, const float[::1] weight,
         const double[::1] margin
     ):
-        """Take a tree. The terms of split s are start[s] .. start[s + 1] - 1, by player."""
+        """Load a tree. The terms of split s are start[s] .. start[s + 1] - 1, by player."""
         cdef int64_t node, s, t, n_nodes = child.shape[0], n_terms = feature.shape[0]
         cdef Scratch scratch = Scratch()
         cdef Node* one
@@ -167,7 +167,7 @@ cdef class TreeGame:
             node.n_players += 1
 
     cdef void project_background(self, const Node* node, int64_t split) noexcept nogil:
-        """Projections of the background rows on the direction of a node."""
+        """Project the background rows on the direction of a node."""
         cdef int64_t b, t
         cdef double total
         for b in range(self.Z.shape[0]):
@@ -177,7 +177,7 @@ cdef class TreeGame:
             self.projections[split * self.n_rows + b] = total
 
     cdef int32_t predicted_side(self, const Node* node) noexcept nogil:
-        """The side that prediction finds for the mixture of `taken` players from x."""
+        """Return the side that prediction finds for the mixture of `taken` players from x."""
         cdef int64_t t, offset = 0
         cdef int32_t f
         cdef float value
@@ -196,7 +196,7 @@ cdef class TreeGame:
     # --------------------------------------------------------------------------- by permutations
 
     cdef void sample(self, uint64_t seed) noexcept nogil:
-        """Sums over pairs of permutations of the values, and of their squares."""
+        """Add up values, and their squares, over pairs of permutations."""
         cdef Random random
         cdef int32_t i, k, f, player, last
         cdef int64_t _, at
@@ -231,7 +231,7 @@ cdef class TreeGame:
                     self.part[at + k] = 0
 
     cdef void follow(self) noexcept nogil:
-        """Add what each player changes, in `order`, as it is taken from x, to `part`."""
+        """Take players from x in `order`, and add the change of each to `part`."""
         cdef int32_t i, k, level, player, side, depth
         cdef int64_t row, new
         cdef double* part
@@ -248,7 +248,7 @@ cdef class TreeGame:
                     continue
                 side = side_of(self, one, self.path_value[level])
                 if side != self.side[level]:
-                    # What lies below is left, and needs no update.
+                    # The path leaves the nodes below, which need no update.
                     self.side[level] = side
                     new = self.descend(one.left + side, level + 1, &depth)
                     break
@@ -264,7 +264,7 @@ cdef class TreeGame:
             self.taken[self.order[i]] = 0
 
     cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil:
-        """Row of values of the leaf that the mixture reaches from a node, with the path to it."""
+        """Follow the mixture from a node to a leaf; store the path, return the row of values."""
         cdef const Node* one
         cdef double value
         cdef int64_t t
@@ -290,7 +290,7 @@ cdef class TreeGame:
             level += 1
 
     cdef void touch(self, int32_t player) noexcept nogil:
-        """Set the values of a player to 0, the first time that the pair depends on it."""
+        """Set the values of a player to 0 when the pair first depends on it."""
         cdef int32_t k
         if self.touched_by[player] == self.pair:
             return
@@ -301,7 +301,7 @@ cdef class TreeGame:
             self.part[player * <int64_t>self.n_outputs + k] = 0
 
     cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil:
-        """Value of a leaf at the mixture."""
+        """Compute the value of a leaf at the mixture."""
         cdef int64_t j
         cdef int32_t k, f
         cdef double at

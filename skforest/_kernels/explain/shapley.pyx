@@ -4,19 +4,19 @@ The players are the columns of X. For an explained row x and a background row z,
 
     v(S) = response of the tree at the row with the features of S from x and the others from z
 
-and the values of a row are the means over the background rows. Each is found in one of two ways:
+and the values of a row are the means over the background rows. They are found in one of two ways:
 
-- exactly, from cubes: sets of mixtures that reach the same leaf, those with a players from x, b
-  players from z, and the others undecided. A leaf of value u adds for each of these sets
+- exactly, from cubes: sets of mixtures that reach the same leaf, with a players from x, b players
+  from z, and the others undecided. For each cube, a leaf of value u adds
 
       u (a - 1)! b! / (a + b)!  to each of the a,   -u a! (b - 1)! / (a + b)!  to each of the b.
 
-  Players are decided only where a split needs it. `divide` takes a block of rows z at once: the
-  list of the cubes of all rows z that reach a node is divided by its split (cubes.h), from a
-  table of the sides of the mixtures with each row z. A split of more players than a table has
-  divides one cube after the other, from the range in which the projections of its mixtures lie;
-- by pairs of a random permutation of the players and its reverse, where this would take too
-  long (game.pyx).
+  Players are decided only when a split needs it. `divide` takes a block of rows z at once: the
+  list of all cubes that reach a node is divided by its split (cubes.h), with a table of the sides
+  of the mixtures with each row z. A split with too many players for a table divides one cube after
+  the other, from the range of the projections of its mixtures;
+- if this would take too long, by pairs of a random permutation of the players and its reverse
+  (game.pyx).
 """
 
 cimport cython
@@ -36,7 +36,7 @@ cdef enum:
     GIVE_UP = 3          # or on too many
 
 cdef enum:
-    MOST_BITS = 64       # players of a path that are bits of a word
+    MOST_BITS = 64       # largest number of players of a path, the bits of a word
     N_KEPT = 1040        # SKF_KEPT
     ROWS_TABLED = 112    # SKF_ROWS_TABLED
 
@@ -66,20 +66,20 @@ cdef extern from "explain/cubes.h" nogil:
 
 
 cdef struct Change:
-    double size          # what the projection changes when the player is taken from x
+    double size          # change of the projection when the player is taken from x
     int32_t player
 
 
 cdef struct List:
     const Cube* cube
     int64_t n
-    Cube* end[2]         # where lists of the sides of its splits may be written
+    Cube* end[2]         # space for lists of the sides of its split
     int32_t node
-    int32_t n_bits       # players that its cubes may have decided
+    int32_t n_bits       # number of players that its cubes may have decided
 
 
 cdef void add_range(const float* change, int32_t n, float* low, float* high) noexcept nogil:
-    """Extend the ranges of projections by what a player changes."""
+    """Extend the ranges of projections by the changes of a player."""
     cdef int32_t i
     for i in range(n):
         low[i] += min(change[i], <float>0)
@@ -88,10 +88,10 @@ cdef void add_range(const float* change, int32_t n, float* low, float* high) noe
 
 @cython.final
 cdef class ShapleyTrees(TreeGame):
-    """Shapley values of the rows X, with the background Z, of the trees of a forest.
+    """Shapley values of rows X, with the background Z, for the trees of a forest.
 
-    Rows and values are as in `TreeGame`. `n_pairs` pairs of permutations replace the cubes where a
-    pair of rows has more than 2^max_exact of them, or where a split without a table has more than
+    Rows and values are as in `TreeGame`. `n_pairs` pairs of permutations replace the cubes if a
+    pair of rows has more than 2^max_exact of them, or if a split without a table has more than
     max_exact undecided players.
     """
 
@@ -101,21 +101,21 @@ cdef class ShapleyTrees(TreeGame):
     cdef double[:, ::1] share             # share[a, b] = (a - 1)! b! / (a + b)!
     cdef Change* changes
     # The lists of cubes.
-    cdef int64_t first                    # row of the block
+    cdef int64_t first                    # first row of the block
     cdef int64_t size                     # number of its rows
-    cdef int64_t next_size                # of the next block
-    cdef uint8_t* failed                  # whether rows are to be sampled
-    cdef bint is_lost                     # some of them may have been added
+    cdef int64_t next_size                # size of the next block
+    cdef uint8_t* failed                  # whether rows must be sampled
+    cdef bint is_lost                     # some of these may have been added
     cdef uint64_t[112] right              # table of a split for the rows of the block
     cdef uint64_t[64] bit                 # 1 << p
     cdef int32_t* bit_of                  # number of the bit of a player
     cdef int32_t[64] player_of            # player of a bit
-    cdef int32_t n_bits                   # in use on the path
+    cdef int32_t n_bits                   # bits in use on the path
     cdef int64_t n_cubes                  # size of each of the arrays
     cdef float* floats                    # for tables of splits
     cdef Pieces* kept                     # pieces of tables of splits
-    cdef Cube* cubes[2]                   # the lists of the left sides, and of the right sides
-    cdef List* lists                      # those that wait
+    cdef Cube* cubes[2]                   # lists of left sides, and of right sides
+    cdef List* lists                      # waiting lists
     cdef double* from_x
     cdef double* from_z
 
@@ -139,7 +139,7 @@ cdef class ShapleyTrees(TreeGame):
         for p in range(MOST_BITS):
             self.bit[p] = <uint64_t>1 << p
         self.kept = <Pieces*>scratch.bytes_of(N_KEPT * <int64_t>sizeof(Pieces))
-        # From the start of a cache line.
+        # The arrays begin at the start of a cache line.
         self.floats = scratch.floats((MOST_TABLED + 3) * ROWS_TABLED + 16)
         self.floats += (-(<int64_t>self.floats) & 63) // <int64_t>sizeof(float)
         self.failed = <uint8_t*>scratch.bytes_of(ROWS_TABLED)
@@ -159,9 +159,9 @@ cdef class ShapleyTrees(TreeGame):
         self, uint64_t tree, double scale, double[:, :, ::1] out, double[:, :, ::1] variance,
         const uint8_t[::1] stop
     ):
-        """out += scale * values, variance += scale^2 * their variance, of all rows.
+        """For all rows, out += scale * values and variance += scale^2 * their variance.
 
-        Returns the number of pairs of rows that were sampled.
+        Return the number of sampled pairs of rows.
         """
         cdef int64_t i, b, work = 0, n_sampled = 0
         cdef uint64_t seed
@@ -202,7 +202,7 @@ cdef class ShapleyTrees(TreeGame):
     # -------------------------------------------------------------------------- exactly, by cubes
 
     cdef bint divide_block(self) noexcept nogil:
-        """Set `part` to the sums of the values over rows z, but those in `failed`.
+        """Set `part` to the sums of the values over rows z, except for rows in `failed`.
 
         False if the rows have too many cubes; a single row fails instead.
         """
@@ -217,15 +217,15 @@ cdef class ShapleyTrees(TreeGame):
                 memset(self.part, 0, n_parts * sizeof(double))
                 self.failed[0] = True
                 return True
-            # Rows that failed after they were added are left out in another pass.
+            # Rows that failed after they were added are excluded in another pass.
             if not self.is_lost:
                 return True
 
     cdef bint divide(self) noexcept nogil:
         """Add the leaves of all mixtures to `part`; False if there are too many.
 
-        Lists of left sides and lists of right sides are in an array each, which is a stack: those
-        at its end are divided first.
+        Lists of left sides and of right sides are in two arrays, used as stacks: lists at the end
+        are divided first.
         """
         cdef Division found
         cdef Cube[112] root
@@ -345,7 +345,7 @@ cdef class ShapleyTrees(TreeGame):
     cdef int32_t side_of_cube(
         self, const Node* node, const Cube* cube, int32_t n_changes, double gap
     ) noexcept nogil:
-        """The side of all mixtures of a cube with the row z; GIVE_UP if too many are undecided."""
+        """Return the side of all mixtures of a cube with row z; GIVE_UP if there are too many."""
         cdef int32_t j, n_open = 0
         cdef uint64_t bit
         cdef double low = gap, high = gap, size
@@ -365,9 +365,9 @@ cdef class ShapleyTrees(TreeGame):
         return BRANCH if n_open <= self.max_exact else GIVE_UP
 
     cdef int32_t find_changes(self, const Node* node) noexcept nogil:
-        """Compute what each player changes in the projection, the largest changes first.
+        """Compute the change of the projection by each player, largest changes first.
 
-        A player may change a rounding, though it does not change the sum.
+        A player that does not change the sum may still change its rounding.
         """
         cdef int64_t t = node.start
         cdef int32_t p, i, n = 0
@@ -440,7 +440,7 @@ cdef class ShapleyTrees(TreeGame):
                 self.correct(node, i)
 
     cdef void correct(self, const Node* node, int64_t row) noexcept nogil:
-        """Set the sides of a row of a block where rounding could decide."""
+        """Correct the sides of a row of a block where rounding could decide."""
         cdef int32_t i, m
         cdef int64_t t
         cdef double value
@@ -463,7 +463,7 @@ cdef class ShapleyTrees(TreeGame):
         self.right[row] = right
 
     cdef int32_t predicted_side_of(self, const Node* node, const Cube* cube) noexcept nogil:
-        """The side that prediction finds for the mixture of a cube with all players decided."""
+        """Return the side that prediction finds for a cube with all players decided."""
         cdef int32_t i, side
         for i in range(self.n_bits):
             self.taken[self.player_of[i]] = 1 if cube.x & self.bit[i] else 0
@@ -473,12 +473,12 @@ cdef class ShapleyTrees(TreeGame):
         return side
 
     cdef inline uint64_t known_bit(self, int32_t player) noexcept nogil:
-        """The bit of a player; 0 if it has none."""
+        """Return the bit of a player; 0 if it has none."""
         cdef int32_t bit = self.bit_of[player]
         return self.bit[bit] if bit < self.n_bits and self.player_of[bit] == player else 0
 
     cdef inline uint64_t bit_for(self, int32_t player) noexcept nogil:
-        """The bit of a player, which it may be given; 0 if there are no more."""
+        """Return the bit of a player, a new one if necessary; 0 if there are no more."""
         cdef uint64_t bit = self.known_bit(player)
         if bit == 0 and self.n_bits < MOST_BITS:
             bit = self.bit[self.n_bits]
@@ -508,8 +508,8 @@ cdef class ShapleyTrees(TreeGame):
     cdef void add_linear(self, int64_t row, const Cube* cube) noexcept nogil:
         """Add the shares of the linear function of a leaf that takes a cube.
 
-        Undecided players are from z, and what one of them changes counts where it and all of the a
-        players are from x, and all of the b players are from z: the a and the player share it.
+        Undecided players are from z. The change by one of them counts if it and all a players are
+        from x, and all b players are from z: the a players and this player share it.
         """
         cdef int64_t j
         cdef int32_t k, p, i, f

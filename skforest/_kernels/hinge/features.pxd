@@ -1,4 +1,4 @@
-# What tests of hinge trees read, and what follows the trees.
+# The features that tests of hinge trees read, and the head after the trees.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
@@ -52,7 +52,7 @@ cdef class HingeHead:
     cdef float[:, ::1] weights, weights_mean, weights_power
     cdef int64_t n_trees, width
 
-    # of a batch: responses of trees, and the derivatives by them, (n_trees, n_rows)
+    # responses of trees to a batch, and the derivatives by them, (n_trees, n_rows)
     cdef float[:, ::1] responses, slopes
     cdef float[:, ::1] g_transposed, gradient
 

@@ -1,4 +1,4 @@
-"""Features of random hinge forests, and the head behind their trees; see trainer.pyx."""
+"""Features of random hinge forests, and the head after their trees; see trainer.pyx."""
 
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
@@ -16,17 +16,17 @@ from .margins cimport (
 # Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of
 # steps.
 cdef enum:
-    LEAST_BLOCK = 16           # rows of z, at least
+    LEAST_BLOCK = 16           # smallest number of rows of z
     CACHE = 1 << 19            # bytes of z that stay in the cache while trees read them
 
 
 cpdef int64_t padded(int64_t n) noexcept nogil:
-    """Floats that n features take in a row of features: a multiple of the tile of a product."""
+    """Return the length of a row of n features: a multiple of the tile of a product."""
     return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
 
 
 cdef class HingeFeatures:
-    """The features of one batch of at most n_rows rows; `arrays` are those of `HingeTrainer`."""
+    """The features of a batch of at most n_rows rows; `arrays` as in `HingeTrainer`."""
 
     def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):
         cdef int64_t f
@@ -45,7 +45,7 @@ cdef class HingeFeatures:
         self.is_convolution = self.n_patches > 1
         self.copies_patches = self.is_convolution or self.patch_size != n_columns
         self.x = np.zeros((n_rows, n_columns), dtype=np.float32)
-        # A row that is its own only patch is not copied.
+        # A row that is its only patch is not copied.
         self.patches = self.x
         if self.copies_patches:
             self.patches = np.zeros((n_rows * self.n_patches, self.patch_size), dtype=np.float32)
@@ -58,7 +58,7 @@ cdef class HingeFeatures:
         self.gradient = np.zeros((self.patch_size, self.patch_width), dtype=np.float32)
         self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
         self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
-        for f in range(self.linear_width, self.width):     # columns, whose units never change
+        for f in range(self.linear_width, self.width):     # units of columns never change
             self.centre[f] = <float>self.mean[f]
             self.unit[f] = <float>(1 / sqrt(self.variance[f]))
         self.set_units()
@@ -66,14 +66,14 @@ cdef class HingeFeatures:
     # --------------------------------------------------------------------------------- statistics
 
     cdef void set_units(self) noexcept nogil:
-        """Mean and reciprocal deviation of each feature in float32, as the loops read them."""
+        """Set mean and reciprocal deviation of each feature in float32, for the loops."""
         cdef int64_t f
         for f in range(self.linear_width):
             self.centre[f] = <float>self.mean[f]
             self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_MIN_VARIANCE))
 
     def reset_statistics(self, const float[:, ::1] u):
-        """Mean and variance of given values u of the learned features, (n_rows, linear_width)."""
+        """Set mean and variance from values u of the learned features, (n_rows, linear_width)."""
         cdef int64_t n_rows = u.shape[0]
         values = np.asarray(u)
         variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
@@ -83,12 +83,12 @@ cdef class HingeFeatures:
         self.set_units()
 
     cdef void clear_sums(self) noexcept nogil:
-        """Before the first block of a batch that trains."""
+        """Clear sums before the first block of a training batch."""
         memset(&self.sum[0], 0, self.width * sizeof(float))
         memset(&self.square[0], 0, self.width * sizeof(float))
 
     cdef void update_statistics(self, int64_t n) noexcept nogil:
-        """Running mean and variance, from the sums of the standardised features of a batch."""
+        """Update running mean and variance from sums of standardised features of a batch."""
         cdef int64_t f, seen = self.counts[1]
         cdef double mean, variance, deviation, old = <double>seen / (seen + 1)
         if n < 2:
@@ -109,7 +109,7 @@ cdef class HingeFeatures:
     # -------------------------------------------------------------------------------- rows of z
 
     cdef void load(self, RowReader table, int64_t start, int64_t n) noexcept nogil:
-        """Standardised features of n <= block rows of a table."""
+        """Load the standardised features of n <= block rows of a table."""
         cdef int64_t i
         for i in range(n):
             table.copy(start + i, &self.x[i, 0])
@@ -117,7 +117,7 @@ cdef class HingeFeatures:
         self.standardize(n)
 
     cdef void project(self, int64_t start, int64_t n) noexcept nogil:
-        """z of the rows start .. start + n - 1 of x, before they are standardised."""
+        """Compute z of the rows start .. start + n - 1 of x, before standardisation."""
         cdef int64_t i, patch, t, first = start * self.n_patches
         if self.copies_patches:
             for i in range(n):
@@ -159,7 +159,7 @@ cdef class HingeFeatures:
         """Add the derivatives of one tree by the features: of row i at test[i] only."""
         cdef int64_t i
         if self.is_convolution:
-            # Few of the thousands of features of a row have a gradient: no dense product.
+            # Few of thousands of features of a row have a gradient, so a dense product is slow.
             skf_kernel_gradient(
                 tests, test, slope, n, &self.patches[0, 0], self.n_patches, self.patch_size,
                 self.patch_width, &self.unit[0], &self.kernels[0, 0]
@@ -169,7 +169,7 @@ cdef class HingeFeatures:
                 self.dz[i, tests[test[i]].feature] = self.dz[i, tests[test[i]].feature] + slope[i]
 
     cdef void step(self, const Stepper* stepper, int64_t n) noexcept nogil:
-        """Move the directions; then take the n rows of the batch into the statistics."""
+        """Move the directions; then add the n rows of the batch to the statistics."""
         if self.linear_width == 0:
             return
         self.reduce_gradient(n)
@@ -181,7 +181,7 @@ cdef class HingeFeatures:
         self.update_statistics(n)
 
     cdef void reduce_gradient(self, int64_t n) noexcept nogil:
-        """The gradient of the directions, summed over the rows."""
+        """Add up the gradient of the directions over the rows."""
         cdef int64_t k, t
         if self.is_convolution:
             for t in range(self.patch_size):
@@ -196,7 +196,7 @@ cdef class HingeFeatures:
 
 
 cdef class HingeHead:
-    """The head: a learned matrix H after the trees; `arrays` are those of `HingeTrainer`."""
+    """The head: a learned matrix H after the trees; `arrays` as in `HingeTrainer`."""
 
     def __init__(self, dict arrays, int64_t n_rows):
         self.weights = arrays["head"]
@@ -210,7 +210,7 @@ cdef class HingeHead:
         self.gradient = np.zeros((self.n_trees, self.width), dtype=np.float32)
 
     cdef void clear(self, int64_t n) noexcept nogil:
-        """Set the responses to n rows to 0, also those of trees that dropout leaves out."""
+        """Set all responses to n rows to 0, also of trees that dropout omits."""
         cdef int64_t tree
         for tree in range(self.n_trees):
             memset(&self.responses[tree, 0], 0, n * sizeof(float))
@@ -223,7 +223,7 @@ cdef class HingeHead:
         )
 
     cdef void backpropagate(self, const float* g, int64_t n_outputs, int64_t n) noexcept nogil:
-        """Derivatives by the responses, in `slopes`, and by H, in `gradient`; g is (n, width)."""
+        """Compute derivatives by responses (`slopes`) and by H (`gradient`); g is (n, width)."""
         cdef int64_t i, k
         for i in range(n):
             for k in range(n_outputs):

@@ -1,12 +1,12 @@
-"""Hinge trees as a layer of a network: responses to given features, and gradients.
+"""Hinge trees as a layer of a network: responses to features, and gradients.
 
-The loops are those of training (trainer.pyx), for models with features, a loss and an optimiser of
-their own. With v* the test of the smallest absolute margin d on the path of a row to leaf l
-(Lay et al. 2018, equations 10 to 12), and g the gradient by the response:
+The loops of training (trainer.pyx) serve models that have other features, losses and optimisers.
+Let v* be the test of the smallest absolute margin d on the path of a row to leaf l (Lay et al.
+2018, equations 10 to 12), and g the gradient by the response:
 
     response = |d_v*| w_l,    dL/dw_l = |d_v*| g,    dL/dz[f_v*] = -dL/dt_v* = sign(d_v*) w_l . g
 
-Gradients of leaves may be returned sparse: those of leaves that some row reaches.
+Gradients of leaves may be sparse: only for leaves that some row reaches.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -20,15 +20,15 @@ from .margins cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_ro
 from ..base.poll cimport poll
 
 cdef enum:
-    BLOCK = 256                # rows that are routed together, chosen without a measurement
+    BLOCK = 256                # rows routed at once; chosen without a measurement
 
 
 cdef class HingePass:
     """A forward pass of rows through hinge trees, and its backward pass.
 
-    threshold and feature are (n_trees, n_tests) as in `HingeTrainer`, the vectors `leaf` are
-    (n_trees, 2^depth, n_outputs). `share`, one per tree, is the factor of its response; a tree of
-    share 0 takes no part.
+    threshold and feature are (n_trees, n_tests) as in `HingeTrainer`; the vectors `leaf` are
+    (n_trees, 2^depth, n_outputs). `share` has a factor for the response of each tree; trees of
+    share 0 are skipped.
     """
 
     cdef const int32_t[:, ::1] threshold   # the bits of the floats
@@ -41,7 +41,7 @@ cdef class HingePass:
     cdef uint8_t stop                      # always 0: a pass has no stop flag
     cdef int64_t work                      # operations since signals were last checked
     cdef bint kept                         # the paths of the last rows are in memory
-    cdef int32_t[:, ::1] tests             # of one tree, as `skf_hinge_route` reads them
+    cdef int32_t[:, ::1] tests             # tests of one tree, for `skf_hinge_route`
     # leaf, test of the smallest margin, and that margin: (n_trees, n_rows)
     cdef int32_t[:, ::1] leaf, test
     cdef float[:, ::1] margin
@@ -70,10 +70,10 @@ cdef class HingePass:
         self.tests = np.zeros((self.n_tests, 2), dtype=np.int32)
 
     def respond(self, const float[:, ::1] z, bint apart, bint keep):
-        """Responses of the trees to z (equation 10): (n_trees, n_rows, n_outputs) if `apart`.
+        """Return responses to z (equation 10): (n_trees, n_rows, n_outputs).
 
-        Otherwise their sum, with n_trees = 1. `keep` keeps the paths of the rows for `gradients`.
-        ValueError if the feature of a test is out of range.
+        Unless `apart`, return their sum, with n_trees = 1. `keep` keeps the paths of the rows for
+        `gradients`. ValueError if the feature of a test is out of range.
         """
         cdef int64_t start = 0, n, at, tree, work, n_rows = z.shape[0]
         cdef int64_t room = n_rows if keep else min(n_rows, <int64_t>BLOCK)
@@ -116,10 +116,10 @@ cdef class HingePass:
         return found
 
     def gradients(self, const float[:, :, ::1] g, bint sparse):
-        """Gradients by z, threshold and leaf, from those by the responses, g.
+        """Return gradients by z, threshold and leaf, from gradients g by the responses.
 
-        The rows are those that `respond` kept. With `sparse`, only leaves that rows reach are
-        returned, (n_used, n_outputs), with their places (2, n_used): tree and number, ascending.
+        The rows are those kept by `respond`. With `sparse`, only the leaves that rows reach are
+        returned, (n_used, n_outputs), and their places (2, n_used): tree and number, ascending.
         """
         cdef int64_t tree, i, n_used, work, total = 0, n = self.n_rows
         cdef int64_t room = min(n, self.n_leaves)
@@ -177,7 +177,7 @@ cdef class HingePass:
         return is_valid
 
     def prepare(self, int64_t n, int64_t room):
-        """Scratch for n rows in at most `room` leaves; vectors have the padding of the loops."""
+        """Reserve memory for n rows in at most `room` leaves; vectors are padded for the loops."""
         width = padded_vector(self.n_outputs)
         self.g, self.own = np.zeros((2, n, width), dtype=np.float32)
         self.sums = np.zeros((room, width), dtype=np.float32)
@@ -193,7 +193,7 @@ cdef class HingePass:
             memcpy(&self.g[i, 0], &g[group, i, 0], self.n_outputs * sizeof(float))
 
     cdef int64_t sort_leaves(self, int64_t tree) noexcept nogil:
-        """Assign slots to the leaves of a tree that rows reach, in order; returns their number."""
+        """Assign slots to the leaves of a tree that rows reach, in order; return their number."""
         cdef int64_t i, leaf, n_used = 0
         for i in range(self.n_rows):
             self.slot_of[self.leaf[tree, i]] = 0
@@ -209,7 +209,7 @@ cdef class HingePass:
         return n_used
 
     cdef void differentiate(self, int64_t tree, int64_t n_used) noexcept nogil:
-        """Derivatives by the margins, and gradients of the leaves summed over rows, of a tree."""
+        """Compute derivatives by the margins, and gradients of the leaves, of a tree."""
         cdef int64_t i, width = self.g.shape[1]
         for i in range(self.n_rows):
             memcpy(

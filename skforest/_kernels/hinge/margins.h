@@ -1,8 +1,8 @@
 /* The loops of a step of a random hinge forest.
  *
  * The outer loop is over trees, the inner one over the rows of a batch, so that a tree stays in the
- * cache. Tables of features have rows of `stride` floats, a multiple of SKF_TILE. Equations and
- * algorithms are those of Lay et al. 2018.
+ * cache. Tables of features have rows of `stride` floats, a multiple of SKF_TILE. Numbers of
+ * equations and algorithms refer to Lay et al. 2018.
  */
 #ifndef SKFOREST_HINGE_H
 #define SKFOREST_HINGE_H
@@ -10,9 +10,9 @@
 #include "../base/descent.h"
 #include "../predict/route.h"
 
-#define SKF_MAX_DEPTH 32 /* levels of a tree, at most */
+#define SKF_MAX_DEPTH 32 /* largest number of levels of a tree */
 
-/* Added to the variance of a feature; largest weight of its former statistics (section 3.3). */
+/* Added to the variance of a feature; largest weight of earlier statistics (section 3.3). */
 #define SKF_MIN_VARIANCE 1e-7
 #define SKF_MAX_MEMORY 0.99
 
@@ -76,10 +76,11 @@ SKF_KERNEL(skf_kernel_gradient,
     }
 }
 
-/* Algorithm 3: leaf, the test of the smallest margin, and that margin with its sign. A tree numbers
- * its tests as a heap; a fern has one for every level. Absolute margins are compared as integers,
- * which order as the floats do; of equal ones, the test nearest to the root is kept. The number of
- * the leaf encodes the path, hence the test of a level and the sign of its margin. */
+/* Algorithm 3: the leaf, the test of the smallest margin, and this margin with its sign. A tree has
+ * its tests in the order of a heap; a fern has one for every level. Absolute margins are compared as
+ * integers, which have the order of the floats; among equal ones, the test nearest to the root is
+ * kept. The number of the leaf encodes the path, hence the test of a level and the sign of its
+ * margin. */
 SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern, const float *z,
                                   int64_t stride, int64_t n, int32_t *SKF_RESTRICT leaf,
                                   int32_t *SKF_RESTRICT test, float *SKF_RESTRICT margin)
@@ -281,8 +282,8 @@ SKF_INLINE void skf_step_loop(const skf_stepper h, float *w, int64_t w_step, flo
     }
 }
 
-/* One step of n vectors of `width` down their gradients g. Vector i begins at w + row[i] w_step, its
- * moments at m and v + row[i] step; without `row`, row[i] = i. */
+/* One step of n vectors of `width` against their gradients g. Vector i begins at w + row[i] w_step,
+ * its moments at m and v + row[i] step; without `row`, row[i] = i. */
 SKF_KERNEL(skf_hinge_step,
            (const skf_stepper *how, float *w, int64_t w_step, float *m, float *v, int64_t step,
             const float *g, const int32_t *row, int64_t n, int64_t width),

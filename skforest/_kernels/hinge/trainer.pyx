@@ -1,31 +1,32 @@
 """Training of random hinge forests and ferns.
 
 Lay et al. 2018, "Random Hinge Forest for Differentiable Learning". A tree is complete. Its test v
-compares one feature with a threshold, and has the margin d_v = z[f_v] - t_v; a row goes right
-where it is positive. With v* the test of the smallest absolute margin on the path of a row to leaf
-l, the response of tree m is (equation 10)
+compares one feature with a threshold, and has the margin d_v = z[f_v] - t_v; a row goes right if
+it is positive. With v* the test of the smallest absolute margin on the path of a row to leaf l,
+the response of tree m is (equation 10)
 
     h_m(x) = |d_v*| w_l,        f(x) = sum over trees of h_m(x).
 
-A row has gradients at one leaf and one test of each tree only (equations 11 and 12), g = dL/df:
+A row has gradients at only one leaf and one test of each tree (equations 11 and 12), g = dL/df:
 
     dL/dw_l = |d_v*| g,   dL/dz[f_v*] = sign(d_v*) w_l . g = -dL/dt_v*
 
-so a step moves the leaves and tests that rows of its batch reach, and the optimiser's state of all
-others stays as it is. Parameters are initialised as in algorithm 1, by `training/hinge.py`.
+so a step moves only the leaves and tests that rows of its batch reach, and the state of the
+optimiser does not change for the others. `training/hinge_bag.py` initialises parameters as in
+algorithm 1.
 
-Features (section 3) are columns of the table, whose statistics never change, and learned ones. A
-learned feature is an inner product with the whole row or with the patch under one receptive field,
-the same weights at each of them (a convolution), and moves in every step:
+Features (section 3) are columns of the table, whose statistics never change, and learned features.
+A learned feature is an inner product with the whole row, or with the patch under a receptive
+field, with the same weights at each place (a convolution), and moves in every step:
 
     u_f = w_f . x,        z_f = (u_f - mean_f) / sqrt(variance_f + 1e-7)
 
 Mean and variance are running statistics of batches: the mean over the first 100 batches, then an
-exponential average in which a batch counts 1 / 100. As in the paper, they are constants to the
+exponential average in which a batch counts 1 / 100. As in the paper, they are constants in the
 gradient: dL/dw_f = sum over rows of dL/dz_f x / sqrt(variance_f + 1e-7).
 
-With a head, a leaf has one number. With a learned matrix H, h the responses of the trees to a row,
-and g = dL/df,
+With a head, a leaf has one number. Let H be a learned matrix, h the responses of the trees to a
+row, and g = dL/df:
 
     f = H^T h,        dL/dh = H g,        dL/dH = sum over rows of h g^T.
 """
@@ -50,13 +51,13 @@ from .margins cimport (
 # Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of
 # steps.
 cdef enum:
-    BLOCK = 256                # rows of scratch, at least; leaves by which `value` grows, at least
+    BLOCK = 256                # smallest number of rows of scratch, and of leaves added to `value`
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
 
 
 def padded_vector(int64_t n):
-    """Floats that a vector of n outputs takes: 1, 2, 4, 8, or a multiple of 16."""
+    """Return the padded length of a vector of n outputs: 1, 2, 4, 8, or a multiple of 16."""
     cdef int64_t width = 1
     while width < n and width < SKF_WIDE:
         width *= 2
@@ -64,32 +65,32 @@ def padded_vector(int64_t n):
 
 
 cdef class HingeTrainer:
-    """Trains one forest, or bag of one, from arrays that it changes in place.
+    """Trains one forest, or a bag of a forest, with arrays that it changes in place.
 
-    The first n_patches * padded(n_linear) features are learned ones, patch by patch; the others
-    are columns of the table. Paddings are 0. With p = padded(n_linear) and k = padded(n_outputs),
+    The first n_patches * padded(n_linear) features are learned, patch by patch; the others are
+    columns of the table. Paddings are 0. With p = padded(n_linear) and k = padded(n_outputs),
     `arrays` has
 
         direction         (patch_size, p): weights of the learned features, as columns
         receptive_fields  (n_patches, patch_size), int32: columns of the table under each patch
-        mean, variance    (width,), float64: of the features; constant for columns of the table
+        mean, variance    (width,), float64: of features; constant for columns of the table
         tests             (n_trees, n_tests, 2), int32: bits of the threshold, and feature; 2^depth
                           - 1 tests in the order of a heap, or `depth` for a fern
         leaf              (n_trees, 2^depth), int32: row of `value`; -1 until a row reaches it
-        value             (n_values, 3, padded_vector(n_outputs)): vectors of leaves, of one number
-                          where there is a head, and the optimiser's state of them; a larger array
-                          takes its place when it is full
-        head              (n_trees, k): H, from responses of trees to raw predictions; else (0, 0)
+        value             (n_values, 3, padded_vector(n_outputs)): vectors of leaves (one number
+                          with a head), and the state of their optimiser; a larger array replaces
+                          it when it is full
+        head              (n_trees, k): H, from responses to raw predictions; otherwise (0, 0)
         *_mean, *_power   state of the optimiser, shaped like direction, tests[..., 0] and head
         counts            (3,), int64: steps, batches in the statistics, used rows of `value`
 
     Rows have `n_columns` columns. `settings` are `BagSettings`: a vector is drawn with standard
     deviation `leaf_scale` when the first row reaches its leaf; a step multiplies directions and
-    leaves by 1 - rate * weight_decay; with probability `dropout` a tree takes no part in it.
+    leaves by 1 - rate * weight_decay, and skips each tree with probability `dropout`.
     """
 
     cdef readonly dict arrays
-    cdef tuple parameters          # all but arrays, seed and stop, for pickle
+    cdef tuple parameters          # all except arrays, seed and stop, for pickle
     cdef double leaf_scale
     cdef LossKernel loss
     cdef bint fern
@@ -126,7 +127,7 @@ cdef class HingeTrainer:
     cdef float[::1] slope, test_gradient
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
-    cdef uint8_t[::1] is_kept           # trees that dropout leaves in
+    cdef uint8_t[::1] is_kept           # trees that dropout keeps
     cdef int32_t[::1] number, slot, slot_of, used
     cdef float[:, ::1] sums
     cdef double[:, ::1] raw, slopes, y   # of the loss
@@ -176,7 +177,7 @@ cdef class HingeTrainer:
         self.y = np.zeros((n, loss.n_columns))
 
     def __reduce__(self):
-        """For pickle: everything but the rows, which `set_rows` gives again."""
+        """Pickle everything except the rows, which `set_rows` sets again."""
         arguments = (self.arrays, *self.parameters, 0, np.asarray(self.stop))
         return HingeTrainer, arguments, self.random.state
 
@@ -186,16 +187,16 @@ cdef class HingeTrainer:
     # ------------------------------------------------------------------------- called from Python
 
     def set_rows(self, table, const double[:, ::1] target, const double[::1] weight):
-        """Set the rows to train on, with targets (n_rows, loss.n_columns); drawn by weight.
+        """Set the training rows, with targets (n_rows, loss.n_columns); they are drawn by weight.
 
-        `table`, here and below, is a RowReader or a dense table.
+        In all methods, `table` is a RowReader or a dense table.
         """
         self.table = as_reader(table)
         self.target = target
         self.sampler = BatchSampler(np.asarray(weight))
 
     def init_statistics(self, int64_t n_rows):
-        """Set the statistics of the learned features from some rows, drawn by weight."""
+        """Set the statistics of learned features from some rows, drawn by weight."""
         cdef int64_t start, n, i, width = self.features.linear_width
         cdef float[:, ::1] values
         if width == 0:
@@ -212,7 +213,7 @@ cdef class HingeTrainer:
         self.features.reset_statistics(u)
 
     def restore(self, dict arrays):
-        """Overwrite some of the arrays with former copies of them."""
+        """Overwrite some of the arrays with earlier copies."""
         for name, array in arrays.items():
             if name == "value":
                 self.arrays["value"][:len(array)] = array
@@ -221,9 +222,9 @@ cdef class HingeTrainer:
         self.features.set_units()
 
     def run(self, const double[::1] rates):
-        """Train one step per rate; returns the mean loss of the batches, each before its step.
+        """Train one step per rate; return the mean loss of the batches before their steps.
 
-        It is infinite or NaN where training diverges.
+        It is infinite or NaN if training diverges.
         """
         cdef int64_t i = 0, n_steps = rates.shape[0]
         cdef double total = 0
@@ -236,7 +237,7 @@ cdef class HingeTrainer:
         return total / max(i + 1, 1)
 
     def respond(self, table):
-        """Raw prediction of all trees together: (n_rows, n_outputs), float64."""
+        """Return the raw prediction of all trees: (n_rows, n_outputs), float64."""
         cdef RowReader rows = as_reader(table)
         cdef int64_t start = 0, n, i, k, tree, n_rows = rows.n_rows
         raw = np.empty((n_rows, self.n_outputs))
@@ -260,10 +261,10 @@ cdef class HingeTrainer:
         return raw
 
     def test_influence(self, table, const double[::1] weight):
-        """Weighted sum over rows of the norm of the gradient by the margin of each test.
+        """Return the weighted sum over rows of the norm of the gradient by each margin.
 
-        That is, over the rows that have their smallest margin at the test, the norm of the vector
-        of their leaf. (n_trees, n_tests), float64.
+        For a test, the norms of the leaf vectors are added over the rows with their smallest
+        margin at this test: (n_trees, n_tests), float64.
         """
         cdef RowReader rows = as_reader(table)
         cdef int64_t start = 0, n, i, tree, n_rows = rows.n_rows
@@ -292,10 +293,10 @@ cdef class HingeTrainer:
         return influence
 
     def gradients(self, table, const double[:, ::1] target):
-        """Loss and gradient of at most 256 rows, without a step; for tests.
+        """Return loss and gradient of at most 256 rows, without a step; for tests.
 
-        Only leaves that had no vector get one. With SGD at momentum 0, the state of the optimiser
-        is the gradient: it is read there, and restored.
+        Only leaves without a vector change. With SGD at momentum 0, the state of the optimiser is
+        the gradient, which is read there before the state is restored.
         """
         cdef RowReader rows = as_reader(table)
         cdef int64_t n = rows.n_rows
@@ -337,7 +338,7 @@ cdef class HingeTrainer:
             self.table.copy(self.rows[i], &self.features.x[i, 0])
 
     cdef int forward(self, int64_t n, float scale) except -1 nogil:
-        """Raw predictions of the kept trees for the n rows in x, and sums of their features."""
+        """Compute raw predictions of the kept trees for the n rows in x, and sums of features."""
         cdef int64_t start = 0, tree, n_rows
         self.clear_responses(n)
         self.features.clear_sums()
@@ -357,7 +358,7 @@ cdef class HingeTrainer:
         return 0
 
     cdef void route(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
-        """Row of `value`, test and margin of the n rows in z, in one tree (algorithm 3)."""
+        """Find row of `value`, test and margin of the n rows in z, in one tree (algorithm 3)."""
         cdef int64_t i
         cdef int32_t* leaf = &self.leaf[tree, start]
         skf_hinge_route(
@@ -369,7 +370,7 @@ cdef class HingeTrainer:
             leaf[i] = self.row_of[tree, leaf[i]]
 
     cdef int init_leaves(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
-        """Draw vectors for the leaves that the last `route` reached first."""
+        """Draw vectors for the leaves that the last `route` reached for the first time."""
         cdef int64_t i, k, row
         for i in range(n):
             if self.leaf[tree, start + i] >= 0:
@@ -403,7 +404,7 @@ cdef class HingeTrainer:
     cdef void add_response(
         self, int64_t tree, int64_t start, int64_t n, float scale
     ) noexcept nogil:
-        """Add the response of a tree to the sum of all; with a head, to its own row."""
+        """Add the response of a tree to the sum; with a head, to the row of the tree."""
         skf_hinge_response(
             &self.value[0, 0, 0], 3 * self.vector, &self.leaf[tree, start],
             &self.margin[tree, start], n, self.vector, scale,
@@ -413,7 +414,7 @@ cdef class HingeTrainer:
     # ------------------------------------------------------------------------------ backward pass
 
     cdef double train_batch(self, int64_t n, double rate) except? -1 nogil:
-        """One step on the n rows in x; returns their mean loss."""
+        """Make one step on the n rows in x; return their mean loss."""
         cdef int64_t tree, n_kept = 0
         cdef double loss
         cdef float scale
@@ -440,7 +441,7 @@ cdef class HingeTrainer:
         return loss
 
     cdef void set_stepper(self, Stepper* stepper, double rate) noexcept nogil:
-        """Coefficients of this step (Adam: Kingma and Ba 2015)."""
+        """Set the coefficients of this step (Adam: Kingma and Ba 2015)."""
         cdef int64_t t = self.counts[0]
         cdef double first = 0.9 ** t, second = 0.999 ** t
         stepper.kind = self.optimizer
@@ -453,7 +454,7 @@ cdef class HingeTrainer:
         stepper.unbias_second = <float>(1 / (1 - second))
 
     cdef double evaluate_loss(self, int64_t n) except? -1 nogil:
-        """Mean loss of the batch; its derivatives by the raw predictions go to g."""
+        """Return the mean loss of the batch; write derivatives by the raw predictions to g."""
         cdef int64_t i, k
         cdef double total
         for i in range(n):
@@ -470,7 +471,7 @@ cdef class HingeTrainer:
     cdef void step_tree(
         self, int64_t tree, int64_t n, float scale, const Stepper* stepper
     ) noexcept nogil:
-        """Move the leaves and tests that the batch reaches; add to the features' gradient."""
+        """Move the leaves and tests that the batch reaches; add to the gradient of features."""
         cdef int64_t i, n_used
         cdef int32_t* test = &self.test[tree, 0]
         cdef Test* tests = <Test*>&self.tests[tree, 0, 0]
@@ -492,7 +493,7 @@ cdef class HingeTrainer:
         for i in range(n):
             self.test_gradient[self.slot[i]] = self.test_gradient[self.slot[i]] - self.slope[i]
         self.features.add_gradient(tests, test, &self.slope[0], n)
-        # Thresholds have no preferred value, so they do not decay.
+        # Thresholds do not decay, because they have no preferred value.
         without_decay.decay = 0
         skf_hinge_step(
             &without_decay, &tests[0].threshold, 2, &self.tests_mean[tree, 0],
@@ -500,15 +501,15 @@ cdef class HingeTrainer:
         )
 
     cdef int64_t assign_slots(self, const int32_t* item, int64_t n) noexcept nogil:
-        """Number the distinct items of n rows: slot[i] of row i, used[slot] the item.
+        """Number the distinct items of n rows: row i has slot[i], and used[slot] is the item.
 
-        Returns the number of distinct items. Gradients are summed in slots, so that their memory
-        is that of a batch, not that of the tree.
+        Return the number of distinct items. Gradients are added in slots, so that memory is needed
+        for a batch, not for the whole tree.
         """
         cdef int64_t i, n_used = 0
         cdef int32_t place
         cdef bint fresh
-        for i in range(n):  # without branches, which no processor could predict
+        for i in range(n):  # without branches, which a processor could not predict
             place = self.slot_of[item[i]]
             fresh = place < 0
             place = <int32_t>n_used if fresh else place
@@ -520,5 +521,5 @@ cdef class HingeTrainer:
         return n_used
 
     cdef bint should_stop(self, int64_t n) except -1 nogil:
-        """True where training is to end; n rows were processed since the last call."""
+        """Return whether training must end, after n rows since the last call."""
         return poll(&self.stop[0], &self.work, n * self.work_of_row)

@@ -17,27 +17,27 @@ cdef class JointLeaves:
     cdef const double* target          # (n_rows, n_outputs)
     cdef double loss_scale             # of squared errors
 
-    # With a loss of the user: `UserTreeLeaves`, and their losses of the rows of a batch at all
-    # leaves, (n_rows, n_leaves), NULL otherwise; `place` is the current row among these.
+    # With a loss of the user: `UserTreeLeaves`, and the losses of a batch at all leaves,
+    # (n_rows, n_leaves), otherwise NULL; `place` is the position of the current row.
     cdef readonly object own
     cdef object table_array
     cdef const double* table
     cdef int64_t place
 
-    # Parameters, from leaf_start[leaf] on: of the classes leaf_class, in ascending order; the
-    # classes that a leaf does not list share `other`. In regression: one per output.
+    # Parameters, from leaf_start[leaf] on, of the classes leaf_class, ascending; the classes that
+    # a leaf does not list share `other`. In regression, there is one per output.
     cdef readonly tuple parameters
     cdef const int64_t* leaf_start
     cdef const int32_t* leaf_class
     cdef double* theta
     cdef double* other
 
-    cdef double* log_sum               # of exp(theta), of every leaf
+    cdef double* log_sum               # log of the sum of exp(theta), for every leaf
     cdef double* worst                 # largest loss of a label at any leaf that lists it
-    cdef double worst_other            # and at those that do not
+    cdef double worst_other            # largest loss at leaves that do not list it
     cdef double* low                   # smallest and largest leaf value of an output
     cdef double* high
-    cdef double* step_sum              # of the rows of the batch at each leaf
+    cdef double* step_sum              # sum over the rows of the batch at each leaf
 
     cdef int prepare(self, const int32_t* rows, int64_t n) except -1 nogil
     cdef void set_loss_scale(

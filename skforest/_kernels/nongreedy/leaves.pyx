@@ -5,9 +5,9 @@ A leaf with parameters theta has the loss (Norouzi et al. 2015b, equations 2 and
     -theta[y] + log(sum over k of exp(theta[k]))      of a row of class y
     |y - theta|^2 / variance of the target            of a row of target y
 
-Most leaves of a deep tree know few of many classes, so that a leaf lists its own classes and all
-others share one parameter. Gradient steps keep this form: classes that are not listed move
-together.
+If there are many classes, most leaves of a deep tree have few of them. Therefore, a leaf lists its
+classes, and all others share one parameter. Gradient steps keep this form: classes that are not
+listed move together.
 """
 
 from libc.math cimport INFINITY, exp, fabs, log
@@ -21,7 +21,7 @@ from ..base.memory cimport Scratch, allocate
 cdef class JointLeaves:
     """Parameters of the leaves of one tree, and the target of its rows.
 
-    `target` holds class numbers, (n_rows,), or real targets, (n_rows, n_outputs). `own` are
+    `target` has class numbers, (n_rows,), or regression targets, (n_rows, n_outputs). `own` are
     `UserTreeLeaves` with a loss of the user, or None.
     """
 
@@ -47,9 +47,9 @@ cdef class JointLeaves:
     def set_parameters(self, start, label, theta, other):
         """Replace the parameters of the leaves; theta and other are trained in place.
 
-        Leaf i has the parameters theta[start[i]:start[i + 1]], logarithms of the probabilities of
-        the classes `label`, ascending, up to a constant, or one value per output. The classes that
-        a leaf does not list share other[i].
+        Leaf i has the parameters theta[start[i]:start[i + 1]]: log probabilities, up to a
+        constant, of the classes `label`, ascending; or one value per output. The classes that a
+        leaf does not list share other[i].
         """
         cdef int64_t i
         cdef const int64_t[::1] start_ = start
@@ -64,7 +64,7 @@ cdef class JointLeaves:
             self.set_log_sum(i)
 
     cdef int prepare(self, const int32_t* rows, int64_t n) except -1 nogil:
-        """Compute the losses of a batch of rows at all leaves, where the loss is the user's."""
+        """Compute the losses of a batch of rows at all leaves, with a loss of the user."""
         cdef const double[:, ::1] table
         self.place = 0
         if self.own is None:
@@ -102,7 +102,7 @@ cdef class JointLeaves:
     # ------------------------------------------------------------------------------------- losses
 
     cdef void set_log_sum(self, int64_t leaf) noexcept nogil:
-        """Logarithm of the sum over all classes; the largest is taken out against overflow."""
+        """Compute the log-sum-exp over all classes; the largest is subtracted first."""
         cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
         cdef int64_t n_other = self.n_outputs - (last - first)
         cdef double largest = -INFINITY, total = 0
@@ -118,7 +118,7 @@ cdef class JointLeaves:
         self.log_sum[leaf] = largest + log(total)
 
     cdef int64_t entry(self, int64_t leaf, int32_t label) noexcept nogil:
-        """Index of the parameter of a class, -1 if the leaf does not list it."""
+        """Return the index of the parameter of a class, -1 if the leaf does not list it."""
         cdef int64_t low = self.leaf_start[leaf], high = self.leaf_start[leaf + 1], middle
         if high - low == self.n_outputs:
             return low + label
@@ -133,7 +133,7 @@ cdef class JointLeaves:
         return -1
 
     cdef double loss(self, int64_t leaf, int64_t row) noexcept nogil:
-        """Log loss, or scaled squared error, of a row at a leaf (equations 2 and 3)."""
+        """Return the log loss, or scaled squared error, of a row at a leaf (equations 2, 3)."""
         cdef double y, total = 0
         cdef int64_t at
         cdef int32_t k
@@ -149,7 +149,7 @@ cdef class JointLeaves:
         return total * self.loss_scale
 
     cdef void bound_losses(self) noexcept nogil:
-        """Largest loss of each label, and range of each output, over all leaves."""
+        """Compute the largest loss of each label, and range of each output, over all leaves."""
         cdef int64_t i
         cdef int32_t k
         self.worst_other = 0
@@ -161,7 +161,7 @@ cdef class JointLeaves:
             self.extend_bounds(i)
 
     cdef void extend_bounds(self, int64_t leaf) noexcept nogil:
-        """Make the bounds hold for a leaf whose parameters have changed."""
+        """Extend the bounds to a leaf whose parameters have changed."""
         cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
         cdef int32_t k
         if not self.is_class:
@@ -176,7 +176,7 @@ cdef class JointLeaves:
             self.worst_other = max(self.worst_other, self.log_sum[leaf] - self.other[leaf])
 
     cdef double worst_loss(self, int64_t row) noexcept nogil:
-        """Upper bound on the loss of a row at any leaf."""
+        """Return an upper bound on the loss of a row at any leaf."""
         cdef double y, total = 0
         cdef int32_t k
         if self.table != NULL:
@@ -195,10 +195,10 @@ cdef class JointLeaves:
         self, const int32_t* rows, const int32_t* leaves, const float* row_weight, int64_t n,
         double rate
     ) except -1 nogil:
-        """One step along the gradient of the loss of n rows at these leaves (line 10).
+        """Make one step along the gradient of the loss of n rows at these leaves (line 10).
 
-        Each leaf descends once for all its rows by the gradient of the logarithm of the sum, and
-        rises for the label of each of them.
+        Each leaf is lowered once for all its rows, by the gradient of the log-sum-exp, and raised
+        for the label of each row.
         """
         cdef int64_t i
         cdef int32_t leaf
@@ -217,14 +217,14 @@ cdef class JointLeaves:
                 leaf = leaves[i]
                 if self.step_sum[leaf] > 0:
                     self.lower_all(leaf, self.step_sum[leaf])
-                    self.step_sum[leaf] = -1        # done, for the other rows of this leaf
+                    self.step_sum[leaf] = -1        # done for the other rows of this leaf
         for i in range(n):
             leaf = leaves[i]
             step = rate * row_weight[rows[i]]
             if self.is_class:
                 self.raise_label(leaf, rows[i], step)
             else:
-                # Together, the rows of a batch never move a leaf beyond their own values.
+                # The rows of a batch together never move a leaf beyond their values.
                 step *= 2 * self.loss_scale / max(2 * self.loss_scale * self.step_sum[leaf], 1.0)
                 self.move_mean(leaf, rows[i], step)
         for i in range(n):
@@ -236,7 +236,7 @@ cdef class JointLeaves:
         return 0
 
     cdef void lower_all(self, int64_t leaf, double step) noexcept nogil:
-        """Lower every class by its probability: the gradient of the logarithm of the sum."""
+        """Lower every class by its probability, the gradient of the log-sum-exp."""
         cdef int64_t i, first = self.leaf_start[leaf], last = self.leaf_start[leaf + 1]
         self.other[leaf] = self.other[leaf] - (
             step * (self.n_outputs - (last - first)) * exp(self.other[leaf] - self.log_sum[leaf])

@@ -1,25 +1,25 @@
 """Joint training of all splits and leaves of a tree by stochastic gradient descent.
 
-Norouzi et al. 2015b. Write g and h for vectors of one sign per split, h for those of the margins
-Wx, and f(g) for the leaf that they lead to. The loss of a row is bounded from above (equation 7)
-by
+Norouzi et al. 2015b. Let g and h be vectors with one sign per split, where h has the signs of the
+margins Wx, and let f(g) be the leaf that g leads to. The loss of a row is bounded from above
+(equation 7) by
 
     max over g of [g . Wx + loss(f(g))] - max over h of h . Wx
 
-where g is any vector of signs or, in the fast variant, differs from the row's own h in at most
-one split (equation 13). The first maximum is loss-augmented inference. Splits off the path to a
-leaf are best left at the row's own signs (equation 12), so that the bound is
+where g is any vector of signs or, in the fast variant, differs from h in at most one split
+(equation 13). The first maximum is loss-augmented inference. Splits off the path to a leaf best
+keep their signs (equation 12), so the bound is
 
     max over leaves of [loss(leaf) - 2 sum of |margins| at the splits where its path flips a sign].
 
-For a tree of one split this is the bound of a CO2 stump (hyperplane.pyx). Momentum steps along its
-subgradient change W, under ``|w_i|^2 + b_i^2 <= nu``, and the parameters of the leaves. The stable
-variant (equation 14) replaces the second maximum by the path to the leaf that the row was assigned
-to, which stays fixed for some epochs.
+For a tree of one split, this is the bound of a CO2 stump (hyperplane.pyx). Momentum steps along
+its subgradient change W, under ``|w_i|^2 + b_i^2 <= nu``, and the parameters of the leaves. The
+stable variant (equation 14) replaces the second maximum by the path to the leaf that the row is
+assigned to, which stays fixed for some epochs.
 
-The losses are those of `JointLeaves`. Inference cuts its search by a bound on the loss of a row at
-any leaf. It is made of the largest loss of each label, or of the range of each output, and never
-shrinks within an epoch: leaves that a step has moved only extend it.
+`JointLeaves` computes losses. Inference prunes its search by a bound on the loss of a row at any
+leaf: the largest loss of each label, or the range of each output. The bound never shrinks within
+an epoch: leaves that a step has moved only extend it.
 """
 
 from libc.math cimport INFINITY, fabs, sqrt
@@ -37,20 +37,20 @@ from ..base.random cimport Random, next_word, shuffle
 from .leaves cimport JointLeaves
 
 cdef enum:
-    # Exact enough for a mean in float32; chosen without a stored measurement.
-    BLOCK = 256                # rows that are added up in float32
+    # Chosen without a stored measurement.
+    BLOCK = 256                # rows added in float32, which is exact enough for a mean
 
 
 cdef struct Visit:
-    # A node that waits to be visited in loss-augmented inference.
+    # A node waiting to be visited in loss-augmented inference.
     int32_t node
     int32_t flips              # signs that may still be flipped
     double score               # g . Wx - h . Wx of the signs g flipped so far
 
 
 cdef struct GradientTerm:
-    # What one row adds to the gradient of a split, slope times the row: an item of a linked list.
-    int64_t at                 # where the row starts in the table
+    # The term slope times row in the gradient of a split: an item of a linked list.
+    int64_t at                 # start of the row in the table
     float slope
     int32_t before             # term of the same split, -1 at the end
 
@@ -58,10 +58,10 @@ cdef struct GradientTerm:
 cdef class JointTrainer:
     """Trains all splits and leaves of a `DenseTree` on a `TrainingSet`, by `JointSettings`.
 
-    Rows of weight 0 take no part in training. `leaves` are the arguments of `set_leaves`; `own`
-    are `UserTreeLeaves`, with a loss of the user, or None. With `rescale_splits`, hyperplanes are
-    rescaled to squared norm nu, else only those of larger norm. Rows are centred and scaled to
-    root mean square norm `row_norm`; None: neither.
+    Rows of weight 0 are not trained on. `leaves` are the arguments of `set_leaves`; `own` are
+    `UserTreeLeaves`, with a loss of the user, or None. With `rescale_splits`, hyperplanes are
+    rescaled to squared norm nu; otherwise only if their norm is larger. Rows are centred and
+    scaled to root mean square norm `row_norm`; None: neither.
     """
 
     # parameters
@@ -101,7 +101,7 @@ cdef class JointTrainer:
     cdef const uint8_t[::1] stop
     cdef int64_t work            # additions since the last test for signals
     cdef int32_t* order          # training rows, in the order of an epoch
-    cdef float* margin           # of the current row, at splits where `margin_row` is its number
+    cdef float* margin           # margins of the current row, where `margin_row` is its number
     cdef int64_t* margin_row
     cdef int64_t n_inferred      # number of the current row, counted over all calls
     cdef Buffer stack            # Visit
@@ -112,10 +112,10 @@ cdef class JointTrainer:
     cdef float* velocity         # (n_splits, p)
     cdef double* bias_velocity
     cdef float* gradient
-    cdef Buffer term_at          # terms of one split, as the loops read them
+    cdef Buffer term_at          # terms of one split, for the loops
     cdef Buffer term_slope
-    cdef double rate_sum         # of all steps so far
-    cdef double* rate_seen       # of each split: rate_sum when it last shrank
+    cdef double rate_sum         # sum of the rates of all steps so far
+    cdef double* rate_seen       # for each split: rate_sum when it last shrank
 
     def __init__(self, training_set, settings, uint64_t seed, stop, tree, leaves, own=None):
         cdef const float[:, ::1] X = training_set.X
@@ -134,7 +134,7 @@ cdef class JointTrainer:
         self.l1 = settings.l1
         self.stop = stop
         self.random.state = seed
-        next_word(&self.random)        # a stream apart from those that grew the tree
+        next_word(&self.random)        # not the stream that grew the tree
         self.random.state ^= <uint64_t>0x3C6EF372FE94F82B
         self.n_nodes = child.shape[0]
         self.n_splits = n_splits
@@ -168,7 +168,7 @@ cdef class JointTrainer:
         self.set_leaves(*leaves)
 
     cdef void load_rows(self, const double[::1] weight, double radius) noexcept nogil:
-        """Relative weights, the rows that train, and how all rows are centred and scaled."""
+        """Set relative weights, training rows, and the mean and scale of rows."""
         cdef int64_t i, n_train = 0
         cdef double total = 0
         for i in range(self.n):
@@ -200,7 +200,7 @@ cdef class JointTrainer:
     cdef void load_planes(
         self, const float[:, ::1] W, const float[::1] threshold, bint rescales
     ) noexcept nogil:
-        """Hyperplanes over centred and scaled rows, of squared norm nu or at most nu."""
+        """Load hyperplanes over centred and scaled rows, of squared norm nu or at most nu."""
         cdef int64_t i, j
         cdef double square, factor
         for i in range(self.n_splits):
@@ -222,9 +222,9 @@ cdef class JointTrainer:
     # ------------------------------------------------------------------------- called from Python
 
     def epoch(self, double rate):
-        """Show every training row once, in random batches; returns the mean bound.
+        """Show every training row once, in random batches; return the mean bound.
 
-        The bound of a row is that before the step of its batch. `rate` is the length of a step.
+        A row counts with its bound before the step of its batch. `rate` is the length of a step.
         """
         cdef int64_t start = 0, size
         cdef double total = 0
@@ -240,7 +240,7 @@ cdef class JointTrainer:
         return total / self.n_train
 
     def route(self, const int64_t[::1] rows):
-        """Leaf of each of some rows, int32."""
+        """Return the leaf of each of some rows, int32."""
         cdef int64_t i
         leaves = np.zeros(rows.shape[0], dtype=np.int32)
         cdef int32_t[::1] out = leaves
@@ -252,14 +252,14 @@ cdef class JointTrainer:
         return leaves
 
     def assign(self):
-        """Route every row, and fix its leaf for the stable variant; returns the leaves."""
+        """Route every row, and fix its leaf for the stable variant; return the leaves."""
         leaves = self.route(np.arange(self.n))
         cdef const int32_t[::1] found = leaves
         memcpy(self.assigned, &found[0], self.n * sizeof(int32_t))
         return leaves
 
     def bounds(self):
-        """Bound of every row, its leaf of loss-augmented inference, and the leaf it reaches."""
+        """Return the bound of every row, its leaf in inference, and the leaf that it reaches."""
         bound, augmented, reached = (np.empty(self.n, dtype=d) for d in ("f8", "i4", "i4"))
         cdef double[::1] value = bound
         cdef int32_t[::1] best = augmented, own = reached
@@ -274,7 +274,7 @@ cdef class JointTrainer:
         return bound, augmented, reached
 
     def planes(self):
-        """The splits as ``w . x > threshold``: (n_splits, n_features) and (n_splits,), float32."""
+        """Return all w and thresholds: (n_splits, n_features), (n_splits,), float32."""
         cdef int64_t i, j
         cdef float square = 0
         cdef double value
@@ -294,7 +294,7 @@ cdef class JointTrainer:
         return weights, threshold
 
     def losses(self, const int64_t[::1] rows):
-        """Loss of some rows at the leaves that they reach: log loss, or scaled squared error."""
+        """Return the log loss, or scaled squared error, of rows at the leaves that they reach."""
         cdef int64_t i
         cdef const int32_t[::1] leaves = self.route(rows)
         if self.leaves.own is not None:
@@ -308,7 +308,7 @@ cdef class JointTrainer:
 
     @property
     def parameters(self):
-        """tuple: what `set_leaves` was given, as training has changed it."""
+        """tuple: the arguments of `set_leaves`, changed by training."""
         return self.leaves.parameters
 
     def set_leaves(self, start, label, theta, other):
@@ -318,7 +318,7 @@ cdef class JointTrainer:
     # ----------------------------------------------------------------------------------- the rows
 
     cdef void centre_rows(self, double radius) noexcept nogil:
-        """Mean of every feature, and the scale of centred rows. No row is copied."""
+        """Compute the mean of every feature, and the scale of centred rows, without a copy."""
         cdef int64_t start = 0, size, i, j
         cdef int64_t[BLOCK] at
         cdef float[BLOCK] value
@@ -347,7 +347,7 @@ cdef class JointTrainer:
         self.scale = radius / sqrt(square / self.n_train) if square > 0 else 1
 
     cdef void set_centre(self, int64_t split) noexcept nogil:
-        """What `margin_at` subtracts, after w or bias has changed."""
+        """Compute the number that `margin_at` subtracts, after w or bias has changed."""
         cdef float dot = 0
         skf_dot(self.w + split * self.p, self.mean, self.p, &dot)
         self.centre[split] = <float>(self.scale * dot + self.bias[split])
@@ -355,7 +355,7 @@ cdef class JointTrainer:
     # ---------------------------------------------------------------------------------- inference
 
     cdef float margin_at(self, int64_t split, int64_t row) noexcept nogil:
-        """Margin of the current row, positive where it goes right; computed once per split."""
+        """Return the margin of the current row, positive if it goes right; cached per split."""
         cdef float dot = 0
         if self.margin_row[split] != self.n_inferred:
             skf_dot(self.w + split * self.p, self.table + row * self.p, self.p, &dot)
@@ -371,12 +371,12 @@ cdef class JointTrainer:
         return -1 - self.child[node]
 
     cdef double infer(self, int64_t row, int32_t* best, int32_t* reached) except? -1 nogil:
-        """Loss-augmented inference (equation 10): largest loss minus twice the flipped margins.
+        """Return the largest loss minus twice the flipped margins (equation 10).
 
-        Depth first, following the row's own signs before flipping any. A subtree whose flips cost
-        more than the largest loss of the row at any leaf cannot win and is skipped.
+        Loss-augmented inference goes depth first, and follows the signs of the row before it flips
+        any. It skips a subtree whose flips cost more than the largest loss of the row at any leaf.
 
-        best, reached : OUT, leaf of the maximum, and leaf of the row's own signs
+        best, reached : OUT, leaf of the maximum, and leaf that the row reaches
         """
         cdef Visit visit, other
         cdef double value, top = -INFINITY, worst = self.leaves.worst_loss(row)
@@ -410,7 +410,7 @@ cdef class JointTrainer:
                         self.stack.append(&other, 1)
                 child = self.child[child + right]
             value = visit.score + self.leaves.loss(-1 - child, row)
-            # The row's own leaf comes first, and remains where values are NaN.
+            # The leaf that the row reaches comes first, and remains if values are NaN.
             if reached[0] < 0:
                 reached[0] = -1 - child
                 best[0] = -1 - child
@@ -425,7 +425,7 @@ cdef class JointTrainer:
     cdef int batch(
         self, int64_t start, int64_t size, double rate, double* total
     ) except -1 nogil:
-        """One step of all parameters that the rows of a batch touch."""
+        """Make one step of all parameters that the rows of a batch touch."""
         cdef int64_t i, row
         cdef int32_t best = 0, reached = 0
         cdef double bound, weight = 0
@@ -447,13 +447,13 @@ cdef class JointTrainer:
                 bound += self.add_terms(row, self.assigned[row], -self.row_weight[row])
             weight += self.row_weight[row]
             total[0] += self.row_weight[row] * bound
-        # Rows of small weight make a short step, rows of large weight no longer one.
+        # Rows of small weight make a shorter step, but rows of large weight no longer one.
         weight = max(weight, <double>size)
         self.rate_sum = self.rate_sum + rate
         for i in range(self.touched.n):
             self.step_split((<int32_t*>self.touched.data)[i], rate, weight)
-        # Leaves have no momentum. Their steps are as long as momentum makes those of the splits
-        # in the end, 1 / (1 - momentum) times the rate.
+        # Leaves have no momentum. Their rate is multiplied by 1 / (1 - momentum), like the final
+        # steps of the splits.
         self.leaves.step(
             self.order + start, self.best_leaf, self.row_weight, size,
             rate / (1 - self.momentum) / weight
@@ -461,7 +461,7 @@ cdef class JointTrainer:
         return 0
 
     cdef double add_terms(self, int64_t row, int32_t leaf, double factor) except? -1 nogil:
-        """Add terms for the signs that the path to a leaf flips; returns twice their margins."""
+        """Add terms for the signs that the path to a leaf flips; return twice their margins."""
         cdef int32_t node = self.leaf_node[leaf], above = self.parent[node]
         cdef int64_t split
         cdef double sign, total = 0
@@ -490,7 +490,7 @@ cdef class JointTrainer:
         return 0
 
     cdef int64_t load_terms(self, int64_t split, double* shift) except -1 nogil:
-        """Copy the list of a split into arrays and clear it; returns its length.
+        """Copy the list of a split into arrays and clear it; return its length.
 
         shift : OUT, sum of the slopes
         """
@@ -509,10 +509,10 @@ cdef class JointTrainer:
         return self.term_at.n
 
     cdef int step_split(self, int64_t split, double rate, double weight) except -1 nogil:
-        """Momentum along the gradient of a batch, shrinkage, and projection onto the ball of nu.
+        """Make a momentum step along the gradient of a batch, shrink, and project onto the ball.
 
-        Only the splits that a batch touches move, so that the momentum of a split is that of its
-        own steps.
+        Only the splits that a batch touches move, so the momentum of a split comes from its own
+        steps.
         """
         cdef float square = 0
         cdef double shift = 0, factor
@@ -541,7 +541,7 @@ cdef class JointTrainer:
     cdef void shrink(self, int64_t split, float* square) noexcept nogil:
         """Move w towards 0 by l1 times the rates of all steps since the split last shrank.
 
-        square : OUT, |w|^2; not touched without l1
+        square : OUT, |w|^2; unchanged without l1
         """
         if self.l1 > 0:
             skf_shrink(
@@ -551,5 +551,5 @@ cdef class JointTrainer:
             self.rate_seen[split] = self.rate_sum
 
     cdef bint must_stop(self, int64_t work) except -1 nogil:
-        """True where training shall end, after so many more additions."""
+        """True if training must end, after so many more additions."""
         return poll(&self.stop[0], &self.work, work)

@@ -1,1 +1,1 @@
-"""Ways from rows to leaves that `skforest._tree` chooses from."""
+"""Ways to route rows to leaves, from which `skforest._tree` chooses."""

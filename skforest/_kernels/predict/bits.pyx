@@ -1,7 +1,7 @@
-"""Small trees of features and short mixtures, by deciding all splits for 32 rows at a time.
+"""Routing through small trees of features and short mixtures: all splits for 32 rows at a time.
 
-A split removes the leaves below its left child from a mask of 64 bits for the rows that go right;
-the first leaf that is left is that of the row (route.h).
+For rows that go right, a split removes the leaves below its left child from a mask of 64 bits; the
+first remaining leaf is the leaf of the row (route.h).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -21,16 +21,16 @@ cdef extern from "predict/route.h" nogil:
         int32_t*
     )
 
-# Chosen without a stored measurement. They decide how fast a prediction is, and no bit of it.
+# Chosen without a stored measurement. They change the speed of predictions, but no bit.
 cdef enum:
-    MIN_BYTES = 4              # rows of bytes that are routed in this way, at least,
-    MIN_FLOATS = 12            # and rows of float32, fewer of which are faster one by one
-    COLUMNS_PER_TREE = 4       # most features, for each tree: all are transposed, some are read
-    MEAN_TERMS = 8             # most features of a mixture, on average
+    MIN_BYTES = 4              # fewest rows of bytes that are routed in this way,
+    MIN_FLOATS = 12            # and rows of float32; fewer rows are faster one by one
+    COLUMNS_PER_TREE = 4       # largest number of features per tree, because all are transposed
+    MEAN_TERMS = 8             # largest mean number of features of a mixture
 
 
 cdef class ByBits(Way):
-    """Rows through trees of at most 64 leaves over features and short mixtures."""
+    """Routes rows through trees of at most 64 leaves over features and short mixtures."""
 
     def prepare(self):
         return leaf_bits(self.trees.owner, SKF_CANDIDATES)
@@ -78,13 +78,13 @@ cdef class ByBits(Way):
 
 
 def leaf_bits(arrays, int most_leaves):
-    """Masks of the leaves of small trees, for `skf_route_bits`; () if a tree has more leaves.
+    """Return masks of the leaves of small trees for `skf_route_bits`; () if a tree is larger.
 
     Returns
     -------
     low, high : ndarray of shape (n_splits + 1,), uint32
-        The leaves of the tree, counted from the left, without those below the left child of a
-        split: bits of leaves 0 .. 31, and 32 .. 63.
+        Bits of the leaves 0 .. 31 and 32 .. 63, counted from the left, that remain if a row goes
+        right: the leaves below the left child of the split are removed.
     node_of_leaf : ndarray of shape (n_leaves,), int32
     """
     cdef const int64_t[::1] tree_start = arrays["tree_start"]
@@ -98,14 +98,14 @@ def leaf_bits(arrays, int most_leaves):
     node_of_leaf = np.empty((child.shape[0] + n_trees) // 2, dtype=np.int32)
     cdef uint64_t[::1] kept = mask
     cdef int32_t[::1] found = node_of_leaf
-    cdef int64_t[::1] count = np.empty(most, dtype=np.int64)     # of the leaves below a node
-    cdef int64_t[::1] start = np.empty(most, dtype=np.int64)     # the first of them
+    cdef int64_t[::1] count = np.empty(most, dtype=np.int64)     # number of leaves below a node
+    cdef int64_t[::1] start = np.empty(most, dtype=np.int64)     # the first of these leaves
     for tree in range(n_trees):
         root = tree_start[tree]
         n = tree_start[tree + 1] - root
         first_split = (root - tree) // 2
         first_leaf = (root + tree) // 2
-        for node in range(n - 1, -1, -1):        # children stand behind their parents
+        for node in range(n - 1, -1, -1):        # children follow their parents
             left = child[root + node]
             count[node] = 1 if left < 0 else count[left] + count[left + 1]
         start[0] = 0

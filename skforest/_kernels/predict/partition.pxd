@@ -1,4 +1,4 @@
-# Rows on their way through a tree, node by node.
+# Routing of rows through a tree, node by node.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -9,25 +9,24 @@ cdef struct RoutedRows:
     # A block of rows in the order of the nodes that they reach: the rows of a node are a slice.
     # All arrays have one entry per row of the block.
     int32_t* row               # number of the row in the block
-    int64_t* offset            # where the row starts in the table
+    int64_t* offset            # start of the row in the table
     float* column              # projections of the rows of the current node
     int32_t* spare_row
     int64_t* spare_offset
-    float* margin              # of each row: smallest margin so far
-    int32_t* leaf              # of each row: node of its leaf
-    # Nodes that wait to be visited, with their slices. Each has rows that no other one has, so
-    # that there are never more than rows.
-    int32_t depth              # of the stack
+    float* margin              # smallest margin of each row so far
+    int32_t* leaf              # node of the leaf of each row
+    # Waiting nodes, with their slices. Slices are disjoint, so there are no more nodes than rows.
+    int32_t depth              # depth of the stack
     int32_t* stack_node
     int32_t* stack_start
     int32_t* stack_end
 
 
 cdef inline RoutedRows routed_rows(Scratch scratch, int64_t n) except *:
-    """Arrays for a block of n rows, which `scratch` keeps alive."""
+    """Allocate arrays for a block of n rows; `scratch` keeps them alive."""
     cdef RoutedRows rows
     cdef int64_t size = n + 1
-    # One allocation for all arrays: a call for a single row spends its time on such things.
+    # One allocation for all arrays, because allocations dominate the time for a single row.
     cdef char* start = <char*>scratch.bytes_of(
         size * <int64_t>(2 * sizeof(int64_t) + 6 * sizeof(int32_t) + 2 * sizeof(float))
     )
@@ -57,7 +56,7 @@ cdef inline void push_node(
 cdef inline bint pop_node(
     RoutedRows* rows, int32_t* node, int32_t* start, int32_t* end
 ) noexcept nogil:
-    """Continue with the node that was pushed last; False if none waits."""
+    """Continue with the node that was pushed last; False if there is none."""
     if rows.depth == 0:
         return False
     rows.depth -= 1
@@ -70,10 +69,10 @@ cdef inline bint pop_node(
 cdef inline int32_t partition_rows(
     RoutedRows* rows, int32_t start, int32_t end, float threshold
 ) noexcept nogil:
-    """Move the rows of a slice that go left before the others; returns where the others start.
+    """Move the left rows of a slice to its front; return the start of the right rows.
 
     Both sides keep their order. Each row is written to both sides, and one of the two counters
-    advances: there is no branch on the projections, which a processor could not predict.
+    advances: this avoids a branch on projections, which a processor could not predict.
     """
     cdef int32_t i, row, middle = start, n_right = 0
     cdef int64_t offset

@@ -1,9 +1,9 @@
-"""Trees that share directions, as those of hinge forests do, over a pool of them.
+"""Routing through trees that share a pool of directions, as in hinge forests.
 
 A row is projected on the K directions once, ``z[i, k] = a_k . x_i``; the nodes of all trees are
-stored as (threshold, column k, child). A row then only compares numbers: right where ``z[i, k] >
-threshold``. Node by node, a row of a tree with L leaves is projected about log2(L) times. A pool
-pays where K is at most the sum of log2(L) over the trees.
+stored as (threshold, column k, child). A row then goes right if ``z[i, k] > threshold``. Without a
+pool, a row is projected about log2(L) times in a tree of L leaves. Therefore, a pool pays if K is
+at most the sum of log2(L) over the trees.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -31,20 +31,19 @@ cdef extern from "predict/route.h" nogil:
         const float*, int64_t, const skf_node*, const int64_t*, const int32_t*, int32_t*, float*
     )
 
-# Chosen without a stored measurement. They decide how fast a prediction is, and no bit of it.
+# Chosen without a stored measurement. They change the speed of predictions, but no bit.
 cdef enum:
-    BLOCK = 64                 # rows whose projections are in use together
-    FEW_ROWS = 24              # up to here, rows are projected and routed one by one
-    FEW_TREES = 64             # whose leaves are found before their values are added
+    BLOCK = 64                 # rows projected at once
+    FEW_ROWS = 24              # up to this number, rows are projected and routed one by one
+    FEW_TREES = 64             # trees whose leaves are found before their values are added
 
 
 def pooled_directions(arrays, n_features, n_stored):
-    """Mask of the directions that the splits of a forest use, by code, or None: no pool pays.
+    """Return a mask of the directions that splits use, by code; None if no pool pays.
 
-    A direction is stored once per split unless splits share it. Where a forest stores more
-    directions (n_stored: boxes, sparse and dense rows) than a row passes splits, no pool pays, and
-    no array of splits is read: a large forest has millions of them, and this decides how long its
-    first prediction takes.
+    A direction is stored once per split unless splits share it. If a forest stores more directions
+    (n_stored: boxes, sparse and dense rows) than a row passes splits, no pool pays, and no array
+    of splits is read, which would take long in a forest with millions of splits.
     """
     n_leaves = (np.diff(arrays["tree_start"]) + 1) // 2
     n_passed = np.log2(n_leaves).sum()
@@ -59,13 +58,13 @@ def pooled_directions(arrays, n_features, n_stored):
 
 
 cdef class OverPool(Way):
-    """Rows through trees whose splits use the directions `is_used`, which all bags share."""
+    """Routes rows through trees whose splits use the directions `is_used`, for all bags."""
 
     cdef readonly int64_t n_columns      # the directions, and one column of zeros
     cdef const int32_t[::1] code         # the directions, in ascending order
     cdef const int32_t[:, ::1] nodes     # skf_node of all trees
-    cdef const int32_t[::1] depth        # of each tree
-    cdef dict columns                    # columns that a range of trees uses
+    cdef const int32_t[::1] depth        # depth of each tree
+    cdef dict columns                    # columns used by ranges of trees
 
     def __init__(self, PackedTrees trees, is_used):
         Way.__init__(self, trees)
@@ -94,7 +93,7 @@ cdef class OverPool(Way):
         self.columns = {}
 
     cdef const int32_t[::1] columns_of(self, int64_t first_tree, int64_t last_tree):
-        """Columns that the splits of some trees read: a bag has directions of its own."""
+        """Return the columns that some trees use, since each bag has its directions."""
         key = first_tree, last_tree
         found = self.columns.get(key)
         if found is None:
@@ -103,7 +102,7 @@ cdef class OverPool(Way):
             is_read = np.zeros(self.n_columns, dtype=bool)
             is_read[np.asarray(self.nodes)[start:end, 1]] = True
             is_read[self.n_columns - 1] = False
-            # Threads that come here together keep the first one, which is never replaced.
+            # Threads that arrive here at once keep the first result, which is never replaced.
             found = self.columns.setdefault(key, np.flatnonzero(is_read).astype(np.int32))
         return found
 
@@ -113,9 +112,9 @@ cdef class OverPool(Way):
     ) noexcept nogil:
         """Project n rows on the directions of some columns; a row of `out` has n_columns entries.
 
-        offset : IN, where each row starts in the table
+        offset : IN, start of each row in the table
         column : scratch, n
-        out : OUT, projections row by row, in which a row finds all that it compares close together
+        out : OUT, projections row by row, so that a row reads adjacent memory
         """
         cdef int64_t i, j, k
         cdef const Directions* directions = &self.trees.directions
@@ -143,7 +142,7 @@ cdef class OverPool(Way):
         self, const Table* table, const int32_t[::1] columns, const int64_t* bag_start,
         int64_t n_bags, const Output* out
     ) except -1:
-        """Row by row, each through several trees side by side."""
+        """Route row by row, each through several trees side by side."""
         cdef PackedTrees trees = self.trees
         cdef int32_t[FEW_TREES] leaf
         cdef float[FEW_TREES] least
@@ -174,7 +173,7 @@ cdef class OverPool(Way):
         self, const Table* table, const int32_t[::1] columns, const int64_t* bag_start,
         int64_t n_bags, const Output* out
     ) except -1:
-        """Tree by tree, for blocks of rows."""
+        """Route blocks of rows tree by tree."""
         cdef PackedTrees trees = self.trees
         cdef int64_t i, n, bag, tree, start = 0, n_rows = table.n_samples
         cdef int64_t block = min(n_rows, <int64_t>BLOCK)
@@ -211,7 +210,7 @@ cdef class OverPool(Way):
 
 
 def _levels(const int64_t[::1] tree_start, const int32_t[::1] child):
-    """Level of every node in its tree, 0 for roots: ndarray of shape (n_nodes,), int32."""
+    """Return the level of every node in its tree, 0 for roots: int32 of shape (n_nodes,)."""
     cdef int64_t tree, node, root
     levels = np.zeros(child.shape[0], dtype=np.int32)
     cdef int32_t[::1] level = levels

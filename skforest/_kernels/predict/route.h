@@ -1,7 +1,7 @@
-/* Rows on their way through trees: over sums or projections that are computed already, one row through
- * many trees, or all splits of a tree at once; and the sum of the values of their leaves.
+/* Routing of rows through trees: with sums or projections that are computed before, one row through
+ * many trees, or all splits of a tree at once; and the sum of the values of leaves.
  *
- * Several rows, or trees, descend side by side, so that several chains of loads are under way at once.
+ * Several rows, or trees, descend side by side, so that several chains of loads run at once.
  */
 #ifndef SKFOREST_ROUTE_H
 #define SKFOREST_ROUTE_H
@@ -14,31 +14,31 @@
 #define SKF_FETCH(pointer) ((void)(pointer))
 #endif
 
-/* Rows or trees that descend side by side, as many as the registers of a vector hold, and levels
- * between two tests of whether all have reached a leaf: chosen without a stored measurement, as all
- * constants below; none of them changes a bit. */
+/* Number of rows or trees that descend side by side, which fill a vector register, and levels between
+ * two tests of whether all have reached a leaf. These and all constants below were chosen without a
+ * stored measurement; none of them changes a bit. */
 #define SKF_ABREAST 8
 #define SKF_LEVELS 8
 
 /* ------------------------------------------------------- projections on a pool of directions */
 
-/* Keeps an integer in a register that can serve as an address: gcc would put eight of them into a
- * vector, and take them out again one by one. */
+/* Keeps an integer in a register that can be an address: gcc would pack eight of them into a vector,
+ * and unpack them again one by one. */
 #if defined(__GNUC__)
 #define SKF_KEEP(integer) __asm__("" : "+r"(integer))
 #else
 #define SKF_KEEP(integer) ((void)0)
 #endif
 
-/* A leaf is its own child, of infinite threshold and a column of zeros, so that it keeps its rows. */
+/* A leaf is its own child, with infinite threshold and a column of zeros, so that it keeps rows. */
 typedef struct {
     float threshold;
     uint32_t column, child;
 } skf_node;
 
-/* Nodes and margins, on the way from the roots of eight trees through `depth` levels, of rows that may
- * be the same, as the trees may be. Differences from the thresholds are stored on the way down; margins
- * are taken from these afterwards, eight in a vector. The same bits as node by node: right where not
+/* Nodes and margins of eight rows in eight trees, through `depth` levels from the roots; rows or trees
+ * may be the same. Differences from thresholds are stored on the way down, and margins are computed
+ * from them, eight in a vector. The bits are the same as node by node: a row goes right unless
  * `projection <= threshold`, and the first margin counts even if it is NaN. */
 SKF_INLINE void skf_descend(const float *const *row, const skf_node *const *tree, int32_t depth,
                             int has_margins, uint32_t *node, float *least)
@@ -102,7 +102,7 @@ SKF_KERNEL(skf_route_pool,
     }
 }
 
-/* The same for one row, whose projections are `pool`, in n trees with some roots and depths. */
+/* The same for one row with the projections `pool`, in n trees with the given roots and depths. */
 SKF_KERNEL(skf_route_row_over_pool,
            (const float *pool, int64_t n, const skf_node *nodes, const int64_t *root,
             const int32_t *depth, int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
@@ -144,9 +144,9 @@ typedef struct {
 #define SKF_TREES 16
 
 /* Leaf of a row in n trees from `first` on, and the smallest margin on the path unless `margin` is
- * NULL. Many trees are descended side by side; one that is done is replaced by the next one. A step
- * has two parts, so that many loads are under way at once: what the splits read is loaded for all
- * trees, then the row is projected. The same bits as node by node. */
+ * NULL. Several trees are descended side by side; a finished tree is replaced by the next one. A step
+ * first loads the splits of all trees, so that many loads run at once, and then projects the row. The
+ * bits are the same as node by node. */
 SKF_KERNEL(skf_route_row,
            (const skf_trees *trees, const float *x, int64_t first, int64_t n,
             int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
@@ -160,7 +160,7 @@ SKF_KERNEL(skf_route_row,
     float threshold[SKF_TREES], least[SKF_TREES];
     int n_lanes = 0;
     for (;;) {
-        /* 1. New trees, for those that are done. */
+        /* 1. Replace finished trees. */
         for (int l = 0; l < SKF_TREES; l++) {
             if (l < n_lanes) {
                 left[l] = child[l][node[l]];
@@ -189,11 +189,11 @@ SKF_KERNEL(skf_route_row,
                 node[l] = node[n_lanes];
                 least[l] = least[n_lanes];
             }
-            l--; /* the tree that is new here may be a leaf, too */
+            l--; /* the new tree may be a leaf, too */
         }
         if (n_lanes == 0)
             return;
-        /* 2. What the splits read. */
+        /* 2. Load splits. */
         for (int l = 0; l < n_lanes; l++) {
             const int64_t at = split[l] + (left[l] >> 1); /* left children are odd */
             threshold[l] = trees->threshold[at];
@@ -214,7 +214,7 @@ SKF_KERNEL(skf_route_row,
             weight[l] = is_mixture ? trees->sparse_weight + start[0] : &one;
             n_terms[l] = is_mixture ? (int32_t)(start[1] - start[0]) : 1;
         }
-        /* 3. Projections. */
+        /* 3. Project. */
         for (int l = 0; l < n_lanes; l++) {
             float sum = 0;
             if (n_terms[l] < 0)
@@ -229,9 +229,9 @@ SKF_KERNEL(skf_route_row,
     }
 }
 
-/* A split of a single feature or a mixture in one piece, of which a row reads less memory than of the
- * arrays above. `next` is the split below either side, or -1 - node for a leaf; `n_terms` counts the
- * features, or is -1 - number of a mixture of which there are more than SKF_TERMS. */
+/* A contiguous split of a single feature or a mixture, so that a row reads less memory than with the
+ * arrays above. `next` is the split below either side, or -1 - node for a leaf; `n_terms` is the number
+ * of features, or -1 - number of the mixture if it has more than SKF_TERMS. */
 #define SKF_TERMS 4
 typedef struct {
     float threshold;
@@ -239,8 +239,8 @@ typedef struct {
     float weight[SKF_TERMS];
 } skf_split;
 
-/* The sum over the features in a split, all of which are read: no branch depends on their number, which
- * a processor could not predict. */
+/* The sum over the features in a split. All slots are read, because a processor could not predict a
+ * branch on their number. */
 SKF_INLINE float skf_project_split(const skf_split *split, const float *x)
 {
     const int n = split->n_terms < 0 ? SKF_TERMS : split->n_terms;
@@ -261,8 +261,8 @@ SKF_INLINE float skf_project_split(const skf_split *split, const float *x)
 #endif
 }
 
-/* The same bits for trees of such splits: root[t] is the first one of a tree. A tree that is a leaf
- * starts with a split without features, from which both sides lead to node 0. */
+/* The same bits for trees of such splits: root[t] is the first split of a tree. A tree without splits
+ * starts with a split without features, and both sides of it lead to node 0. */
 SKF_KERNEL(skf_route_row_over_splits,
            (const skf_trees *trees, const skf_split *splits, const int32_t *root, const float *x,
             int64_t n, int32_t *SKF_RESTRICT leaf, float *SKF_RESTRICT margin),
@@ -307,7 +307,7 @@ SKF_KERNEL(skf_route_row_over_splits,
         }
 }
 
-/* Projections of a row on the directions with some codes, in the same additions: out[column[k]] is that
+/* Projections of a row on some directions, with the same additions: out[column[k]] is the projection
  * on code[column[k]], for k < n. */
 SKF_KERNEL(skf_project_pool,
            (const skf_trees *trees, const float *x, const int32_t *code, const int32_t *column,
@@ -333,9 +333,9 @@ SKF_KERNEL(skf_project_pool,
 /* ------------------------------------------------------------------- all splits of small trees */
 
 /* Leaves of a tree with at most 64 leaves, without branches: every split is decided for 32 rows at a
- * time, and removes the leaves below its left child from the candidates of the rows that go right. The
- * first candidate that is left, from the left, is the leaf of the row (C. Lucchese et al.,
- * "QuickScorer", SIGIR 2015). */
+ * time, and removes the leaves below its left child from the candidates of rows that go right. The
+ * first remaining candidate from the left is the leaf of the row (C. Lucchese et al., "QuickScorer",
+ * SIGIR 2015). */
 #define SKF_CANDIDATES 64
 #define SKF_BIT_ROWS 32
 
@@ -350,8 +350,8 @@ SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t
             columns[j * SKF_BIT_ROWS + i] = is_bytes ? bytes[i * p + j] : floats[i * p + j];
 }
 
-/* Whether the processor compares vectors of sixteen floats. gcc compares those that are wider than the
- * vectors of the processor number by number, which takes longer than node by node. */
+/* Whether the processor compares vectors of sixteen floats. If its vectors are shorter, gcc compares
+ * number by number, which is slower than node by node. */
 SKF_INLINE int skf_bits_pay(void)
 {
     return SKF_WIDTH == 16 && skf_level() == 2;
@@ -360,8 +360,8 @@ SKF_INLINE int skf_bits_pay(void)
 #if SKF_WIDTH == 16
 typedef uint32_t skf_words __attribute__((vector_size(64), aligned(4), may_alias));
 
-/* Row s has its features in columns[32 j + s]. low[k] and high[k] are the candidates that are left if a
- * row goes right at split k of the tree. The additions are those of SKF_SPARSE_BODY. */
+/* Row s has its features in columns[32 j + s]. low[k] and high[k] are the remaining candidates if a row
+ * goes right at split k of the tree. Additions are in the order of SKF_SPARSE_BODY. */
 SKF_KERNEL(skf_route_bits,
            (const skf_trees *trees, int64_t tree, const float *columns, const uint32_t *low,
             const uint32_t *high, const int32_t *node_of_leaf, int32_t *SKF_RESTRICT leaf),
@@ -390,7 +390,7 @@ SKF_KERNEL(skf_route_bits,
             int j = 0;
             for (int v = 0; v < N; v++)
                 sum[v] = (skf_vec){0};
-            /* Two terms at a time: the speed of the short loop over one depends on its address. */
+            /* Two terms at a time, because the speed of a shorter loop depends on its address. */
             for (; j + 2 <= n_terms; j += 2) {
                 const float *x = columns + (int64_t)feature[j] * SKF_BIT_ROWS;
                 const float *z = columns + (int64_t)feature[j + 1] * SKF_BIT_ROWS;
@@ -430,13 +430,13 @@ SKF_UNUSED static void skf_route_bits(const skf_trees *trees, int64_t tree, cons
 
 /* ---------------------------------------------------------------------- sums over boxes of bytes */
 
-/* S[r][c] is the sum of the bytes above and left of (r, c), so that a box of any size is four
- * look-ups, and the contrast of two boxes is eight. Whole numbers wrap around, which cancels: rows
- * take exactly the branches that they take node by node. */
+/* S[r][c] is the sum of the bytes above and left of (r, c), so a box of any size is four look-ups, and
+ * the contrast of two boxes is eight. Overflows of integers cancel: rows take the same branches as
+ * node by node. */
 
-/* A split: go right where the box at `one` minus the box at `two` (of the same size; none where both
- * are equal) exceeds the threshold. `next` is 4 * (the left child's split) + (1 where the left child
- * is a leaf) + (2 where the right one is); the right child's split stands after the left one's. */
+/* A split: go right if the box at `one` minus the box at `two` exceeds the threshold; they have the
+ * same size, and if they are equal, there is no second box. `next` is 4 * (split of the left child) +
+ * (1 if the left child is a leaf) + (2 if the right one is); the split of the right child follows. */
 typedef struct {
     uint16_t one;
     uint16_t two;
@@ -525,7 +525,7 @@ SKF_SUMS(u32, uint32_t, int32_t)
 
 /* ------------------------------------------------------------------------------- values of leaves */
 
-/* Rows of values: `width` in each; or, where `start` is not NULL, only the entries that are not 0. */
+/* Rows of values: `width` in each; or, if `start` is not NULL, only the nonzero entries. */
 typedef struct {
     const float *value;
     const int64_t *start;
@@ -533,7 +533,7 @@ typedef struct {
     int64_t width;
 } skf_values;
 
-/* out += weight value(leaf), of a leaf whose entry among the children is `child`. */
+/* out += weight value(leaf), for a leaf with the entry `child` among the children. */
 SKF_INLINE void skf_add_value(const skf_values *values, int32_t child, double weight, double *out)
 {
     const int64_t row = -1 - (int64_t)child;
@@ -545,10 +545,10 @@ SKF_INLINE void skf_add_value(const skf_values *values, int32_t child, double we
             out[values->index[j]] += weight * values->value[j];
 }
 
-/* Values of leaves lie far apart in memory: they are fetched some rows ahead. */
+/* Values of leaves are far apart in memory, so they are fetched some rows ahead. */
 #define SKF_AHEAD 6
 
-/* out_i += weight[i] value(leaf_i) for n rows, in a tree with these children; all weights are 1 where
+/* out_i += weight[i] value(leaf_i) for n rows, in a tree with these children; all weights are 1 if
  * `weight` is NULL. */
 SKF_KERNEL(skf_add_values,
            (const skf_values *values, const int32_t *child, const int32_t *leaf,
@@ -568,7 +568,7 @@ SKF_KERNEL(skf_add_values,
     }
 }
 
-/* out += weight[t] value(leaf_t) for one row in n trees, the first nodes of which are root[t]. */
+/* out += weight[t] value(leaf_t) for one row in n trees with the roots root[t]. */
 SKF_KERNEL(skf_add_values_of_trees,
            (const skf_values *values, const int32_t *child, const int64_t *root,
             const int32_t *leaf, const float *weight, int64_t n, double *SKF_RESTRICT out),

@@ -1,6 +1,6 @@
-"""Few rows, one by one, each through several trees side by side.
+"""Routing of few rows, one by one, each through several trees side by side.
 
-If possible, over copies of the splits that hold what a split reads in one piece (route.h).
+If possible, it uses copies of the splits whose data are contiguous (route.h).
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -26,22 +26,22 @@ cdef extern from "predict/route.h" nogil:
         const Arrays*, const Split*, const int32_t*, const float*, int64_t, int32_t*, float*
     )
 
-# Chosen without a stored measurement. They decide how fast a prediction is, and no bit of it.
+# Chosen without a stored measurement. They change the speed of predictions, but no bit.
 cdef enum:
-    FEW_ROWS = 16                  # up to here, rows are routed one by one,
-    FEW_ROWS_OF_COPIES = 128       # or over copies of the splits
-    FEW_TREES = 64                 # whose leaves are found before their values are added
-    COPIED_SPLITS = 1 << 18        # most splits that are copied, in 12 MiB
+    FEW_ROWS = 16                  # up to this number, rows are routed one by one;
+    FEW_ROWS_OF_COPIES = 128       # with copies of the splits, up to this number
+    FEW_TREES = 64                 # trees whose leaves are found before their values are added
+    COPIED_SPLITS = 1 << 18        # largest number of copied splits, in 12 MiB
 
 
 cdef class ByRows(Way):
-    """Few rows of float32 through trees of features, sparse and dense directions."""
+    """Routes few rows of float32 through trees of features, sparse and dense directions."""
 
     def prepare(self):
         return row_splits(self.trees.owner, self.trees.directions.n_features)
 
     cdef bint has_copies(self) noexcept:
-        """Are copies of the splits routed? Not if they are too many, or a direction is dense."""
+        """Return whether to use copies of the splits: these are few, and no direction is dense."""
         return self.trees.directions.n_dense == 0 and self.trees.n_splits <= COPIED_SPLITS
 
     cdef bint applies(self, const Table* table, int64_t n_trees) except -1:
@@ -86,12 +86,12 @@ cdef class ByRows(Way):
 
 
 def row_splits(arrays, int64_t n_features):
-    """Splits of features and mixtures in one piece each, for `skf_route_row_over_splits`.
+    """Return contiguous splits of features and mixtures for `skf_route_row_over_splits`.
 
     Returns
     -------
     splits : ndarray of shape (n_splits + 1, 12), int32
-        `skf_split`, in the order of `threshold`; the last one is that of trees that are leaves.
+        `skf_split`, in the order of `threshold`; the last one serves trees without splits.
     root : ndarray of shape (n_trees,), int32
         First split of each tree.
     """
@@ -100,7 +100,7 @@ def row_splits(arrays, int64_t n_features):
     cdef const int32_t[::1] child = arrays["child"], direction = arrays["direction"]
     cdef const int32_t[::1] sparse_feature = arrays["sparse_feature"]
     cdef const float[::1] threshold = arrays["threshold"]
-    # Without terms, weights may be in half precision.
+    # If there are no terms, weights may be in half precision.
     cdef const float[::1] sparse_weight = arrays["sparse_weight"].astype(np.float32, copy=False)
     cdef int64_t n_splits = threshold.shape[0], tree, node, first, first_split, at, own, start, t
     cdef Split* split

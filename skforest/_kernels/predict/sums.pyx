@@ -1,12 +1,12 @@
-"""Boxes of bytes, by tables of sums.
+"""Routing by boxes of bytes, with tables of sums.
 
-With the table ``S[r, c] = sum of x[:r, :c]`` of a row, the sum over a box is four look-ups,
-whatever its size:
+With the table ``S[r, c] = sum of x[:r, :c]`` of a row, the sum over a box of any size is four
+look-ups:
 
     x[r:r+h, c:c+w].sum() = S[r+h, c+w] - S[r, c+w] - S[r+h, c] + S[r, c]
 
-The sums are whole numbers, so that rows take the same branches as node by node, whatever the order
-of the additions.
+The sums are whole numbers, so the order of the additions does not matter, and rows take the same
+branches as node by node.
 """
 
 from libc.math cimport floor
@@ -37,10 +37,10 @@ cdef extern from "predict/route.h" nogil:
         const Step*, const int32_t*, int32_t, const uint32_t*, int64_t, int64_t, int, int32_t*
     )
 
-# Chosen without a stored measurement. They decide how fast a prediction is, and no bit of it.
+# Chosen without a stored measurement. They change the speed of predictions, but no bit.
 cdef enum:
-    BLOCK_ROWS = 256         # most rows whose tables are in use together
-    BLOCK_BYTES = 1 << 20    # most bytes of these tables: about a cache
+    BLOCK_ROWS = 256         # largest number of rows with tables at once
+    BLOCK_BYTES = 1 << 20    # largest number of bytes of these tables: about a cache
 
 
 cdef class SumSteps:
@@ -49,14 +49,14 @@ cdef class SumSteps:
     cdef Scratch scratch
     cdef int height, width
     cdef int64_t size              # entries of one table
-    cdef bint small                # no box adds up to 2^15: the tables are uint16
-    cdef bint has_contrasts        # does any split subtract a second box?
+    cdef bint small                # sums of boxes are below 2^15, so tables are uint16
+    cdef bint has_contrasts        # some splits subtract a second box
     cdef Step* steps               # the splits of all trees
     cdef int32_t* first            # left child of every split
-    cdef int32_t* root             # split at the root of every tree, -1 where it is a leaf
+    cdef int32_t* root             # split at the root of every tree, -1 if it is a leaf
 
     cdef int build(self, arrays, const Directions* directions) except -1:
-        """Store every tree; `arrays` are those of a Forest of plain boxes."""
+        """Store every tree, from the arrays of a Forest of plain boxes."""
         cdef const Grid* grid = &directions.grid
         cdef const int64_t[::1] tree_start = arrays["tree_start"]
         cdef const int32_t[::1] child = arrays["child"]
@@ -90,7 +90,7 @@ cdef class SumSteps:
     cdef void write_steps(
         self, const int32_t[::1] child, int32_t first_split, int32_t[::1] step_of
     ) noexcept nogil:
-        """Number the splits of a tree, siblings side by side; step_of[node] is -1 for a leaf."""
+        """Number the splits of a tree, with siblings adjacent; step_of[node] is -1 for a leaf."""
         cdef int32_t node, left, next = first_split
         cdef bint left_splits, right_splits
         step_of[0] = -1
@@ -116,7 +116,7 @@ cdef class SumSteps:
         self, const int32_t[::1] child, int32_t first_split, const float[::1] threshold,
         const int32_t[::1] direction, const Directions* directions, const int32_t[::1] step_of
     ) noexcept nogil:
-        """Store thresholds and boxes of a tree; returns the volume of the largest box."""
+        """Store thresholds and boxes of a tree; return the volume of the largest box."""
         cdef int32_t n_axes = directions.grid.n_axes
         cdef int64_t split, code, largest = 1
         cdef int32_t node, corner, other, height, width
@@ -152,11 +152,11 @@ cdef class SumSteps:
         return largest
 
     cdef uint16_t position(self, int32_t corner) noexcept nogil:
-        """Place in a table of the sum above and left of a feature."""
+        """Return the position in a table of the sum above and left of a feature."""
         return <uint16_t>(corner // self.width * (self.width + 1) + corner % self.width)
 
     cdef int64_t block_rows(self) noexcept nogil:
-        """Number of rows whose tables fit into a cache together."""
+        """Return the number of rows whose tables fit into a cache."""
         return min(<int64_t>BLOCK_ROWS, max(<int64_t>8, BLOCK_BYTES // (4 * self.size)))
 
     cdef void fill(self, uint32_t* sums, const uint8_t* rows, int64_t n) noexcept nogil:
@@ -188,7 +188,7 @@ cdef class SumSteps:
 
 
 cdef class BySums(Way):
-    """Rows of bytes through trees of plain boxes."""
+    """Routes rows of bytes through trees of plain boxes."""
 
     def prepare(self):
         cdef SumSteps steps = SumSteps()

@@ -1,4 +1,4 @@
-# Packed trees, and what all ways to their leaves have in common.
+# Packed trees, and the base class of ways to route rows through them.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -31,7 +31,7 @@ cdef enum Gate:
 
 cdef struct Slopes:
     # Linear functions of features in leaves. Row r of values has the entries start[r] to
-    # start[r + 1] - 1, each a feature and the slopes of all outputs along it. No start: none.
+    # start[r + 1] - 1: a feature and the slopes of all outputs along it. `start` may be NULL.
     const int64_t* start
     const int32_t* feature
     const float* slope
@@ -49,20 +49,20 @@ cdef inline void add_slopes(
 
 
 cdef struct Output:
-    # Where results go: one of the two, the other is NULL.
+    # The destination of results: one of the two, and the other is NULL.
     int32_t* leaves            # (n_samples, n_trees), filled
     double* response           # (n_bags, n_samples, n_outputs), added to
 
 
 cdef class PackedTrees:
-    cdef object owner          # of the arrays
-    cdef readonly int32_t max_terms    # of a direction, when it is unfolded
+    cdef object owner          # owner of the arrays
+    cdef readonly int32_t max_terms    # largest number of terms of an unfolded direction
     cdef int64_t n_trees
     cdef int64_t n_splits
     cdef int32_t n_outputs
     cdef Gate gate
     cdef Directions directions
-    cdef bint are_rows_read    # is no direction a box or in half precision?
+    cdef bint are_rows_read    # no direction is a box or has half precision
     cdef Arrays at
     cdef Values values
     cdef bint has_slopes

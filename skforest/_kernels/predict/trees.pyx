@@ -1,4 +1,4 @@
-"""Packed trees, and what all ways to their leaves have in common."""
+"""Packed trees, and the base class of ways to route rows through them."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -17,7 +17,7 @@ GATES = {"hard": HARD, "margin": MARGIN, "sigmoid": SIGMOID}
 
 
 cdef Values as_values(arrays, int64_t n_outputs) except *:
-    """Pointers to the values of a forest, which keeps the arrays alive."""
+    """Return pointers to the values of a forest, which keeps the arrays alive."""
     cdef const float[::1] value = arrays["value"]
     cdef const int64_t[::1] start = arrays["value_start"]
     cdef const int32_t[::1] index = arrays["value_index"]
@@ -30,7 +30,7 @@ cdef Values as_values(arrays, int64_t n_outputs) except *:
 
 
 cdef Slopes as_slopes(arrays, int64_t n_outputs) except *:
-    """Pointers to the slopes of a forest, which keeps the arrays alive."""
+    """Return pointers to the slopes of a forest, which keeps the arrays alive."""
     cdef const int64_t[::1] start = arrays["slope_start"]
     cdef const int32_t[::1] feature = arrays["slope_feature"]
     cdef const float[:, ::1] slope = arrays["slope"]
@@ -45,7 +45,7 @@ cdef Slopes as_slopes(arrays, int64_t n_outputs) except *:
 cdef class PackedTrees:
     """The trees of a forest; nothing changes after `__init__`.
 
-    `arrays` are those of a `Forest`, which checks them, C-contiguous, in the dtypes of
+    `arrays` are the arrays of a `Forest`, which checks them, C-contiguous, in the dtypes of
     docs/format; `grid` is ``(feature_shape, wrap, unordered)``; `gate` is one of `GATES`.
     """
 
@@ -66,7 +66,7 @@ cdef class PackedTrees:
         at.child = &child[0] if child.shape[0] else NULL
         at.threshold = &threshold[0] if self.n_splits else NULL
         at.direction = &direction[0] if self.n_splits else NULL
-        # Not NULL, since a loop may read its start.
+        # A loop may read the start, so it must not be NULL.
         at.sparse_start = d.sparse_start if d.sparse_start != NULL else at.tree_start
         at.sparse_feature = d.sparse_feature
         at.sparse_weight, at.dense = d.sparse_weight, d.dense
@@ -74,16 +74,16 @@ cdef class PackedTrees:
         self.values = as_values(arrays, n_outputs)
         self.has_slopes = len(arrays["slope_start"]) > 0
         self.slopes = as_slopes(arrays, n_outputs)
-        # Of the splits, not of all directions that are stored: a view of one tree stays cheap.
+        # Count terms of splits, not of all stored directions, so that a view of a tree is cheap.
         self.max_terms = self.count_terms(direction)
 
     @property
     def n_directions(self):
-        """int: boxes, sparse and dense rows that are stored."""
+        """int: number of stored boxes, sparse and dense rows."""
         return self.directions.n_boxes + self.directions.n_sparse + self.directions.n_dense
 
     cdef int32_t count_terms(self, const int32_t[::1] codes) noexcept nogil:
-        """Most features that one of some directions reads, with repeats; at least 2."""
+        """Return the largest number of features, with repeats, of some directions; at least 2."""
         cdef const Directions* d = &self.directions
         cdef int64_t i, code, most = 2
         for i in range(codes.shape[0]):
@@ -136,7 +136,7 @@ cdef class PackedTrees:
                 &self.values, self.at.child, self.at.tree_start + tree, leaf, weight, n, response
             )
             return
-        for t in range(tree, tree + n):    # weights are 1 where leaves have slopes
+        for t in range(tree, tree + n):    # weights are 1 if leaves have slopes
             skf_add_values_of_trees(
                 &self.values, self.at.child, self.at.tree_start + t, leaf, NULL, 1, response
             )
@@ -147,7 +147,7 @@ cdef class PackedTrees:
         self, int64_t tree, const Table* table, const int32_t* leaf, int64_t start, int64_t n,
         double* out
     ) noexcept nogil:
-        """Add the linear functions of leaves, for the n rows of a float32 table from `start`."""
+        """Add the linear functions of leaves for n rows of a float32 table from `start` on."""
         cdef int64_t i, row
         cdef const float* x = <const float*>table.data + start * table.n_features
         for i in range(n):
@@ -156,7 +156,7 @@ cdef class PackedTrees:
 
 
 cdef class Way:
-    """A way from rows to leaves. All ways give the same bits, each is faster for other rows.
+    """A way to route rows. All ways give the same bits, but their speed differs.
 
     Threads may call all methods at the same time.
     """
@@ -165,18 +165,18 @@ cdef class Way:
         self.trees, self.made = trees, {}
 
     def prepare(self):
-        """What the way reads of the trees in a form of its own."""
+        """Return the trees in the form that this way reads."""
 
     cdef object prepared(self):
-        """What `prepare` returns, made at the first call.
+        """Return the result of `prepare`, computed at the first call.
 
-        Threads that make it together keep one: others may read it already.
+        Threads that compute it at once keep the first result, which others may read already.
         """
         found = self.made.get("")
         return self.made.setdefault("", self.prepare()) if found is None else found
 
     cdef bint applies(self, const Table* table, int64_t n_trees) except -1:
-        """Is this way faster than those behind it for these rows and so many trees?"""
+        """Return whether this way is faster than later ones for these rows and number of trees."""
         return True
 
     cdef int route(

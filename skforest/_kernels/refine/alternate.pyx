@@ -5,12 +5,12 @@ learning sparse oblique trees", 2018 (TAO). The structure of the tree is fixed, 
 
     L(tree) = sum over rows n of weight_n loss(y_n, leaf of row n)
 
-depends on the hyperplane of one node only through the side that each of its rows takes. With the
-two subtrees fixed, row n of the node has loss l_n on the left and r_n on the right. Rows with
-``l_n != r_n`` are the care points of the node. They are labelled with their better side, weighted
-by ``weight_n |r_n - l_n|``, and the hyperplane is trained to separate them (logistic.pyx). The
-new hyperplane replaces the old one unless it raises the loss of the node's rows, with weights
-rounded as the forest stores them. Nodes are visited from the leaves to the root.
+depends on the hyperplane of a node only through the sides of its rows. With both subtrees fixed,
+row n of the node has loss l_n on the left and r_n on the right. Rows with ``l_n != r_n`` are the
+care points of the node. They are labelled with their better side, weighted by
+``weight_n |r_n - l_n|``, and the hyperplane is trained to separate them (logistic.pyx). The new
+hyperplane, with weights rounded as the forest stores them, replaces the old one unless it
+increases the loss of the node's rows. Nodes are visited from the leaves to the root.
 """
 
 from libc.math cimport fabs, isfinite, ldexp
@@ -29,8 +29,8 @@ from ..base.poll cimport poll
 from ..predict.partition cimport RoutedRows, partition_rows, pop_node, push_node, routed_rows
 
 cdef enum:
-    # Decides about time only; chosen without a stored measurement.
-    CACHED = 1 << 17        # entries of the table that stay in a cache
+    # Affects only time; chosen without a stored measurement.
+    CACHED = 1 << 17        # entries of the table that fit into a cache
 
 
 cdef class Alternator:
@@ -56,11 +56,11 @@ cdef class Alternator:
     cdef const int32_t[::1] child
     cdef const int32_t[::1] direction
     cdef float* threshold
-    cdef int64_t* new_plane           # of each split: its row in `planes`, or -1
+    cdef int64_t* new_plane           # row of each split in `planes`, or -1
     cdef Buffer planes                # new hyperplanes, float32
     cdef uint64_t* labels             # classes of the leaves below each node, modulo 64, as bits
     cdef bint is_class
-    cdef bint few_classes             # at most 64: each has a bit of its own
+    cdef bint few_classes             # at most 64: each has its bit
     cdef int32_t n_outputs
     cdef const int32_t[::1] label
     cdef const double[:, ::1] value
@@ -71,11 +71,11 @@ cdef class Alternator:
     cdef const int32_t[::1] rows
     cdef const int32_t[::1] leaf
     cdef const double[::1] weight
-    cdef RoutedRows by_leaf           # in the order of their leaves
-    cdef int32_t* start               # slice of each node in it
+    cdef RoutedRows by_leaf           # rows in the order of their leaves
+    cdef int32_t* start               # start of the slice of each node in `by_leaf`
     cdef int32_t* end
-    cdef double* loss                 # of each row, at its leaf
-    cdef double* other_loss           # of each row, on the other side of the current node
+    cdef double* loss                 # loss of each row at its leaf
+    cdef double* other_loss           # loss of each row on the other side of the current node
     cdef RoutedRows trial             # rows on their way through the subtree of the other side
 
     # the care points of the current node
@@ -104,10 +104,10 @@ cdef class Alternator:
         self.trainer = Logistic(Z, self.rows.shape[0], settings, seed, stop)
 
     def load(self, forest, const int32_t[::1] leaf, prediction, int32_t most_sparse):
-        """Take a tree that reads X, with the leaf of each of the rows.
+        """Load a tree that reads X, with the leaf of each of the rows.
 
-        A leaf predicts a class number or a row of values, as the target has them: `prediction`,
-        one per node. Directions with more than `most_sparse` weights are stored dense.
+        `prediction` has a class number, or a row of values, for each node. Directions with more
+        than `most_sparse` weights are stored dense.
         """
         arrays = self.arrays = forest.arrays
         cdef const float[::1] threshold = arrays["threshold"]
@@ -143,7 +143,7 @@ cdef class Alternator:
             self.new_plane[i] = -1
 
     def sweep(self):
-        """Visit every node once: the splits with new hyperplanes, their weights and thresholds."""
+        """Visit every node once; return the changed splits, their weights and thresholds."""
         cdef int64_t i, n_splits = (self.n_nodes - 1) // 2
         with nogil:
             self.visit_nodes()
@@ -157,7 +157,7 @@ cdef class Alternator:
         return split, weights, threshold
 
     def care_points(self, int64_t node):
-        """Care points of a node: their rows, and weighted loss right minus left; for tests."""
+        """Return the rows of care points of a node, and their loss right minus left; for tests."""
         cdef int64_t i
         with nogil:
             self.sort_by_leaf()
@@ -176,7 +176,7 @@ cdef class Alternator:
         cdef int64_t node
         self.sort_by_leaf()
         self.evaluate_leaves()
-        # Children stand behind their parents: backwards is from the leaves to the root.
+        # Children follow their parents, so going backwards leads from the leaves to the root.
         for node in range(self.n_nodes - 1, -1, -1):
             if self.child[node] < 0:
                 continue
@@ -217,7 +217,7 @@ cdef class Alternator:
     cdef int32_t partition(
         self, RoutedRows* rows, int32_t child, int32_t start, int32_t end
     ) noexcept nogil:
-        """Partition rows into a pair of children; returns where those of the right one start."""
+        """Partition rows into a pair of children; return the start of the right rows."""
         cdef int64_t split = (child - 1) // 2
         self.unfold_split(split, &self.table)
         project(&self.unfolded, &self.table, rows.offset + start, end - start, rows.column + start)
@@ -232,7 +232,7 @@ cdef class Alternator:
             )
 
     cdef void unfold_plane(self, const float* plane) noexcept nogil:
-        """Unfolded of a hyperplane in the order in which a forest that stores it adds them up."""
+        """Unfold a hyperplane in the order in which a forest that stores it adds its terms."""
         cdef int32_t j, n = 0, p = self.table.n_features
         cdef Unfolded* unfolded = &self.unfolded
         for j in range(p):
@@ -252,7 +252,7 @@ cdef class Alternator:
                 n += 1
 
     cdef void evaluate_leaves(self) noexcept nogil:
-        """Loss of every row at its leaf, and the classes below every node."""
+        """Compute the loss of every row at its leaf, and the classes below every node."""
         cdef int64_t node
         cdef int32_t i, child
         for node in range(self.n_nodes - 1, -1, -1):
@@ -267,7 +267,7 @@ cdef class Alternator:
                 self.loss[self.by_leaf.row[i]] = self.loss_at(self.by_leaf.row[i], node)
 
     cdef inline double loss_at(self, int32_t row, int64_t leaf) noexcept nogil:
-        """Loss of a row at a leaf: 0 or 1, or the squared error."""
+        """Return the loss of a row at a leaf: 0 or 1, or the squared error."""
         cdef int64_t sample = self.rows[row]
         cdef int32_t k
         cdef double off, loss = 0
@@ -281,7 +281,7 @@ cdef class Alternator:
     # --------------------------------------------------------------------------------- care points
 
     cdef bint find_care_points(self, int64_t node) except -1 nogil:
-        """Rows of the node whose loss depends on the side; True where training shall end."""
+        """Find the rows of the node whose loss depends on the side; True if training must end."""
         cdef int32_t child = self.child[node]
         cdef int32_t i, row, middle = self.end[child]
         cdef double rise
@@ -304,7 +304,7 @@ cdef class Alternator:
         return False
 
     cdef bint evaluate_all(self, int32_t root, int32_t start, int32_t end) except -1 nogil:
-        """`evaluate` in blocks of rows that stay in a cache on their way down."""
+        """Call `evaluate` for blocks of rows that fit into a cache."""
         cdef int32_t size = max(<int32_t>16, <int32_t>(CACHED // self.table.n_features))
         while start < end:
             if self.evaluate(root, start, min(start + size, end)):
@@ -313,10 +313,10 @@ cdef class Alternator:
         return False
 
     cdef bint evaluate(self, int32_t root, int32_t start, int32_t end) except -1 nogil:
-        """Loss that a slice of rows would have in a subtree; True where training shall end."""
+        """Compute the loss of a slice of rows in a subtree; True if training must end."""
         cdef RoutedRows* trial = &self.trial
         cdef int32_t i, node = root, child, middle
-        trial.depth = 0                # training may have ended within the last call
+        trial.depth = 0                # the last call may have ended early
         for i in range(start, end):
             trial.row[i - start] = self.by_leaf.row[i]
             trial.offset[i - start] = self.by_leaf.offset[i]
@@ -348,9 +348,9 @@ cdef class Alternator:
                 return False
 
     cdef int32_t drop_decided(self, int32_t node, int32_t start, int32_t end) noexcept nogil:
-        """Set the loss of rows whose class no leaf below the node has, or all have.
+        """Set the loss of rows whose class no leaf below the node has, or all leaves have.
 
-        Returns the end of the other rows, which must be routed further.
+        Return the end of the other rows, which must be routed further.
         """
         cdef RoutedRows* trial = &self.trial
         cdef int32_t i, row, n = start
@@ -371,13 +371,13 @@ cdef class Alternator:
         return n
 
     cdef bint must_stop(self, int64_t n_read) except -1 nogil:
-        """True where training shall end, after so many more entries of the table were read."""
+        """True if training must end, after so many more entries of the table were read."""
         return poll(&self.trainer.stop[0], &self.trainer.work, n_read)
 
     # ------------------------------------------------------------------------------------ training
 
     cdef bint refit(self, int64_t node) except -1 nogil:
-        """Train the hyperplane of a node on its care points; True where training shall end."""
+        """Train the hyperplane of a node on its care points; True if training must end."""
         cdef int64_t split = (self.child[node] - 1) // 2, p = self.table.n_features, before
         cdef int32_t i, row, right, at_right, n = self.n_care
         cdef double threshold, rise = 0
@@ -393,7 +393,7 @@ cdef class Alternator:
         before = self.planes.n
         if not self.write_plane(&threshold):
             return False
-        # Change of the loss by the care points that change sides.
+        # Add up the change of the loss by the care points that change sides.
         self.unfold_plane(<const float*>self.planes.data + before)
         project(&self.unfolded, &self.table, self.trial.offset, n, column)
         for i in range(n):
@@ -414,7 +414,7 @@ cdef class Alternator:
         return False
 
     cdef void read_plane(self, int64_t split, double* threshold) noexcept nogil:
-        """The hyperplane of a split, in the features that the trainer reads."""
+        """Read the hyperplane of a split, in the features of the trainer."""
         cdef int64_t j, p = self.table.n_features
         cdef int32_t t
         cdef Unfolded* unfolded = &self.unfolded
@@ -450,7 +450,7 @@ cdef class Alternator:
                 largest = max(largest, fabs(plane[j]))
             if not (largest > 0) or not isfinite(largest):
                 return False
-            # The norm of a hyperplane does not matter to a hard tree: a power of two that brings
+            # A hard tree does not depend on the norm of a hyperplane. A power of two that brings
             # the largest weight into [0.5, 1] keeps all digits and avoids overflow.
             while largest * factor > 1:
                 factor = ldexp(factor, -1)

@@ -19,23 +19,23 @@ cdef class Logistic:
     # parameters
     cdef double learning_rate
     cdef int32_t batch_size
-    cdef int64_t n_visits             # rows shown in all epochs together
+    cdef int64_t n_visits             # number of rows shown in all epochs
     cdef int32_t max_epochs
 
-    # the labelled rows: filled by the caller, up to the number of rows of the tree; `rows.at`
-    # says where each starts in the table
+    # the labelled rows: filled by the caller, up to the number of rows of the tree; `rows.at` has
+    # their starts in the table
     cdef NodeRows rows
-    cdef float* side                  # 1 where it belongs to the right, -1 to the left
+    cdef float* side                  # 1 if it belongs to the right, -1 to the left
     cdef float* weight
 
     # training
     cdef int64_t n
     cdef Plane plane
-    cdef Plane first_plane            # where training began
+    cdef Plane first_plane            # start of training
     cdef Plane best_plane
     cdef double best_error
     cdef float* first_margin
-    cdef float* margin                # of every row, at the end of the last epoch
+    cdef float* margin                # margin of every row at the end of the last epoch
     cdef int32_t* visit               # the order of an epoch
     cdef int64_t* batch_at
     cdef float* batch_margin

@@ -25,8 +25,8 @@ from ..base.stump cimport NodeRows, Rate, start_rate, update_rate
 # Chosen without a stored measurement.
 cdef enum:
     MIN_EPOCHS = 3
-    EVALUATE = 2            # epochs between two evaluations on all rows where no cache holds them
-    PARTS = 16              # candidates on the way from the start to the current hyperplane
+    EVALUATE = 2            # epochs between evaluations on all rows if no cache holds them
+    PARTS = 16              # candidates between the start and the current hyperplane
 
 
 cdef class Logistic:
@@ -44,7 +44,7 @@ cdef class Logistic:
         self.table = as_table(np.asarray(X))
         self.stop = stop
         self.random.state = seed
-        next_word(&self.random)        # a stream apart from those that grew the tree
+        next_word(&self.random)        # not the stream that grew the tree
         self.random.state ^= <uint64_t>0x9216D5D98979FB1B
         self.learning_rate = settings.learning_rate
         self.batch_size = batch_size
@@ -52,7 +52,7 @@ cdef class Logistic:
         self.max_epochs = max(settings.max_epochs, 1)
         self.scratch = scratch
         self.rows = NodeRows()
-        # Not in groups: training for many epochs pays for leaving out every constant feature.
+        # Not in groups: in many epochs, it pays to leave out every constant feature.
         self.rows.reserve(scratch, &self.table, n, settings.row_norm, False)
         self.plane = self.rows.plane(scratch, momentum, nu)
         self.first_plane = self.rows.plane(scratch, momentum, nu)
@@ -70,8 +70,8 @@ cdef class Logistic:
     cdef bint train(self, int64_t n, double* plane, double* threshold) except -1 nogil:
         """Train on the first n rows, from ``plane . x > threshold``, and overwrite both.
 
-        False, and nothing is overwritten, where every hyperplane on the way has more weight on the
-        wrong side than the start.
+        Return False and overwrite nothing if all hyperplanes have more weight on the wrong side
+        than the start.
         """
         cdef int64_t i, j, n_epochs
         cdef bint found = False
@@ -112,7 +112,7 @@ cdef class Logistic:
         return True
 
     cdef void start(self, const double* plane, double threshold) noexcept nogil:
-        """Begin at a hyperplane, scaled to norm 1: larger norms turn slowly and fit noise."""
+        """Start at a hyperplane, scaled to norm 1: longer ones turn slowly and fit noise."""
         cdef int64_t j, n = self.n
         cdef int32_t feature
         cdef double square, factor, bias = threshold
@@ -166,7 +166,7 @@ cdef class Logistic:
             start += size
 
     cdef void step(self, int64_t n, double rate) noexcept nogil:
-        """One step along the gradient of a batch."""
+        """Make one step along the gradient of a batch."""
         cdef int64_t i
         cdef float* slope = self.batch_margin
         cdef double total = 0, shift = 0
@@ -180,8 +180,8 @@ cdef class Logistic:
     cdef bint keep_best(self) noexcept nogil:
         """Keep the best hyperplane between the start and the current one, unless one was better.
 
-        Where the start is nearly right, a few epochs of training widen its margins, but seldom end
-        at a hyperplane with as few errors; one on the way from the start to it often has as few.
+        If the start is nearly right, a few epochs widen its margins, but seldom end with as few
+        errors. A hyperplane between the start and the current one often has as few.
         """
         cdef int64_t j
         cdef int k

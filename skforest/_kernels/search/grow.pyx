@@ -4,10 +4,10 @@ For every node, the splitter finds the split of largest gain
 
     gain = W I(node) - W_L I(left) - W_R I(right)
 
-where W is the weight and I the impurity of a node; a node without a split becomes a leaf.
-Without a limit on leaves it grows depth first, left before right, so that a node's rows are still
-in the cache when its children are searched. With a limit it grows best first: a heap returns the
-node of largest gain. The whole tree is grown in one call that does not hold the interpreter lock.
+where W is the weight and I the impurity of a node; a node without a split becomes a leaf. Without
+a limit of the leaves, the tree grows depth first, left before right, so that the rows of a node
+are still in the cache when its children are searched. With a limit, it grows best first: a heap
+returns the node with the largest gain. One call without the interpreter lock grows the whole tree.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -19,7 +19,7 @@ from .split cimport NodeSplitter, Split
 
 
 cdef struct Task:
-    # A node that is to be split: its rows and, once it has been searched, its split.
+    # A node to split: its rows and, once it has been searched, its split.
     int32_t node
     int32_t depth
     int64_t start
@@ -66,7 +66,7 @@ cdef class Grower:
         self.gain = Buffer(sizeof(float))
 
     def grow(self):
-        """Grow the tree; returns its arrays, with one entry per node or per split."""
+        """Grow the tree; return its arrays, with one entry per node or per split."""
         with nogil:
             if self.max_leaves > 0:
                 self.grow_best_first()
@@ -126,7 +126,7 @@ cdef class Grower:
         return self.weight.append(&weight, 1)
 
     cdef bint search_node(self, Task* task) except -1 nogil:
-        """Find the node's split and partition its rows; False where the node is a leaf."""
+        """Find the split of the node and partition its rows; False if the node is a leaf."""
         cdef int64_t n = task.end - task.start
         self.splitter.begin_node(task.start, task.end)
         (<double*>self.weight.data)[task.node] = self.splitter.node_weight
@@ -138,7 +138,7 @@ cdef class Grower:
         return True
 
     cdef int make_leaf(self, const Task* task) except -1 nogil:
-        """Make the node, the current one of the splitter, a leaf."""
+        """Make the node, which is the current one of the splitter, a leaf."""
         (<int32_t*>self.child.data)[task.node] = -1 - self.splitter.add_leaf()
         return 0
 
@@ -162,7 +162,7 @@ cdef class Grower:
         return 0
 
     cdef int search_and_push(self, Task* task) except -1 nogil:
-        """Find the node's split and push the node on the heap, or make it a leaf."""
+        """Find the split of the node and push the node on the heap, or make it a leaf."""
         cdef int64_t i, parent
         cdef Task* heap
         if not self.search_node(task):
@@ -180,7 +180,7 @@ cdef class Grower:
         return 0
 
     cdef void pop_best(self, Task* task) noexcept nogil:
-        """Remove the task of largest gain from the heap."""
+        """Remove the task with the largest gain from the heap."""
         cdef Task* heap = <Task*>self.tasks.data
         cdef Task last
         cdef int64_t i = 0, child, n

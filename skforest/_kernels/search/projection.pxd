@@ -15,7 +15,7 @@ cdef enum Kind:
 
 
 cdef struct Candidate:
-    # A direction that a node tries; its arrays are as long as the longest direction needs.
+    # A direction that a node tries; its arrays are long enough for the longest direction.
     Kind kind
     int32_t feature
     int32_t corner
@@ -30,8 +30,8 @@ cdef struct Candidate:
 cdef class Sampler:
     cdef Grid grid
     cdef int32_t n_features
-    cdef readonly int32_t max_terms    # of the longest direction, unfolded
-    cdef readonly int32_t max_nonzero  # weights of the longest sparse direction or plane
+    cdef readonly int32_t max_terms    # largest number of terms of an unfolded direction
+    cdef readonly int32_t max_nonzero  # largest number of weights of a sparse direction or plane
 
     cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1
     cdef void start_node(self) noexcept nogil
@@ -50,7 +50,7 @@ cdef class SparseSampler(Sampler):
     cdef double mean
     cdef bint fixed
     cdef const float[::1] scale
-    cdef const int32_t[::1] features   # that are drawn
+    cdef const int32_t[::1] features   # features to draw from
 
 
 cdef class GaussianSampler(Sampler):

@@ -44,7 +44,7 @@ cdef class Sampler:
     """Distribution of the directions that a node tries."""
 
     cdef int reserve_candidate(self, Scratch scratch, Candidate* candidate) except -1:
-        """Reserve the arrays of a candidate, as long as the longest direction needs."""
+        """Reserve the arrays of a candidate, for the longest direction."""
         candidate.size = scratch.ints(self.grid.n_axes)
         candidate.subset = <uint8_t*>scratch.bytes_of(self.grid.n_subset_bytes)
         candidate.features = scratch.ints(self.max_nonzero)
@@ -52,7 +52,7 @@ cdef class Sampler:
         return 0
 
     cdef void start_node(self) noexcept nogil:
-        """Start a node: what was drawn without replacement may be drawn again."""
+        """Start a node: all directions may be drawn again."""
 
     cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
         """Draw a direction; False if none is left for this node."""
@@ -107,9 +107,9 @@ cdef class AxisSampler(Sampler):
 cdef class SparseSampler(Sampler):
     """A few features with weights +1 or -1, each divided by the scale of its feature.
 
-    With `fixed`, every direction has `mean` weights. Otherwise their number has a Poisson
-    distribution, of which zeros are drawn again. `scale` is (n_features,), float32. `features`,
-    int32, are those that are drawn; None: all.
+    With `fixed`, every direction has `mean` weights. Otherwise, their number has a Poisson
+    distribution without 0. `scale` is (n_features,), float32. `features`, int32, are the features
+    to draw from; None: all.
     """
 
     def __init__(self, int32_t n_features, double mean, bint fixed, scale, features=None):
@@ -174,14 +174,14 @@ cdef class GaussianSampler(Sampler):
 cdef class BoxSampler(Sampler):
     """Boxes of an n-dimensional array of features, or contrasts of two equal boxes.
 
-    Axes may close to a circle (`wrap`) or have no order (`unordered`): a box takes a random subset
-    of the latter. Sizes are in smallest .. largest, one per axis. `contrast` is "sum"; "edge", the
-    sum minus that of an adjacent box of equal size; "difference", minus that of a box of equal
-    size at most `reach` away along each axis; or "mix", one of the three at random.
+    Axes may close to a circle (`wrap`) or have no order (`unordered`); a box takes a random subset
+    of an unordered axis. Sizes are in smallest .. largest, one per axis. `contrast` is "sum";
+    "edge", the difference to an adjacent box of equal size; "difference", the difference to a box
+    of equal size at most `reach` away along each axis; or "mix", one of the three at random.
 
-    Unless `inside`, the corner is drawn first, and the size is limited by the border, as in the
-    paper; otherwise the size is drawn first, and then a corner such that the box lies inside, as
-    in the first code of the paper.
+    Unless `inside`, the corner is drawn first, and the border limits the size, as in the paper;
+    otherwise the size is drawn first, and then a corner such that the box lies inside, as in the
+    first code of the paper.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ cdef class BoxSampler(Sampler):
         self.items = np.arange(max(feature_shape), dtype=np.int32)
 
     cdef void draw_subset(self, Random* random, int axis, Candidate* out) noexcept nogil:
-        """Draw a random subset of the entries along an axis without order, of random size."""
+        """Draw a random subset, of random size, of the entries along an axis without order."""
         cdef int32_t size = between(random, self.smallest[axis], self.largest[axis])
         cdef int32_t i, at, item
         cdef int32_t n = self.grid.length[axis]
@@ -220,7 +220,7 @@ cdef class BoxSampler(Sampler):
     cdef int32_t draw_along(
         self, Random* random, int axis, int n_boxes, int32_t* size
     ) noexcept nogil:
-        """Position and size, along one axis, of n_boxes adjacent boxes (equation 3.1)."""
+        """Draw position and size, along one axis, of n_boxes adjacent boxes (equation 3.1)."""
         cdef int32_t length = self.grid.length[axis]
         cdef int32_t low = self.smallest[axis]
         cdef int32_t high = min(self.largest[axis], length // n_boxes)
@@ -236,7 +236,7 @@ cdef class BoxSampler(Sampler):
         return corner
 
     cdef int edge_axis(self, Random* random) noexcept nogil:
-        """A random ordered axis along which two boxes fit side by side; -1 if there is none."""
+        """Draw an ordered axis along which two boxes fit side by side; -1 if there is none."""
         cdef int axis, n_fit = 0, chosen = -1
         for axis in range(self.grid.n_axes):
             if self.grid.unordered[axis] or 2 * self.smallest[axis] > self.grid.length[axis]:
@@ -288,7 +288,7 @@ cdef class BoxSampler(Sampler):
         return True
 
     cdef bint is_single_entry(self, const Candidate* out) noexcept nogil:
-        """Does the box consist of the feature at its corner?"""
+        """Return whether the box is only the feature at its corner."""
         cdef int axis
         for axis in range(self.grid.n_axes):
             if out.size[axis] > 1 or self.grid.unordered[axis]:

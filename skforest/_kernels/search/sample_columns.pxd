@@ -10,11 +10,11 @@ cdef class SampleColumns:
     cdef Table table
     cdef bint is_loaded
     cdef int64_t n
-    cdef int32_t* n_entries    # of each feature
-    cdef int64_t* end          # behind its last entry
+    cdef int32_t* n_entries    # number of entries of each feature
+    cdef int64_t* end          # end of the entries of each feature
     cdef int32_t* touched      # features that have entries
     cdef int32_t n_touched
-    cdef Buffer row            # of every entry, in the sample
+    cdef Buffer row            # row of every entry in the sample
     cdef Buffer entry
 
     cdef int reserve(self, Scratch scratch, const Table* table) except -1

@@ -1,11 +1,11 @@
 """Columns of some rows of a CSR matrix, for the search among many directions.
 
 In a row of a CSR matrix, an entry is found by bisection. A node that tries many directions on the
-same rows sorts their entries by features once, and then adds up the entries of a direction alone,
+same rows sorts the entries by features once, and then reads only the entries of a direction,
 
     out[i] = sum over terms t, in their order, of weight[t] * x_i[position[t]],
 
-with the same result as `project`: terms that are 0 change no sum.
+with the same result as `project`, because terms of 0 change no sum.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -15,12 +15,12 @@ from ..base.direction cimport ONE, Table, Unfolded
 from ..base.memory cimport Buffer, Scratch
 
 cdef enum:
-    # Chosen without a stored measurement; it decides about time only.
+    # Chosen without a stored measurement; it affects only time.
     BISECTION = 8    # entries that are sorted in the time of one bisection
 
 
 cdef class SampleColumns:
-    """The columns of one sample after the other; `reserve` is called once."""
+    """The columns of one sample after another; `reserve` is called once."""
 
     cdef int reserve(self, Scratch scratch, const Table* table) except -1:
         self.table = table[0]
@@ -32,7 +32,7 @@ cdef class SampleColumns:
         return 0
 
     cdef int load(self, const int64_t* offset, int64_t n, int64_t n_columns) except -1 nogil:
-        """Sort the entries of n rows by features, where that pays for n_columns bisections a row.
+        """Sort the entries of n rows by features, if this pays for n_columns bisections per row.
 
         offset : IN, row number times n_features of each row
         """
@@ -77,9 +77,9 @@ cdef class SampleColumns:
         return 0
 
     cdef bint project(self, const Unfolded* unfolded, float* out) noexcept nogil:
-        """Project the sample on a direction of single features; False where all of `out` is 0.
+        """Project the sample on a direction of single features; False if all projections are 0.
 
-        out : OUT, n; not set where it is all 0
+        out : OUT, n; not set if all are 0
         """
         cdef int32_t t, j
         cdef int64_t e

@@ -1,4 +1,4 @@
-# Searching a split among random directions.
+# Search of a split among random directions.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -13,7 +13,7 @@ cdef struct Cut:
     # The best cut of a column so far.
     double score
     bint is_exact
-    float threshold          # set where the cut is exact
+    float threshold          # set if the cut is exact
     float low                # otherwise: smallest value of the column,
     float scale              # bins per unit,
     int32_t bin              # and last bin of the left side
@@ -31,14 +31,14 @@ cdef class SearchSplitter(NodeSplitter):
     cdef double min_weight_leaf
     cdef bint may_overflow
 
-    cdef Sampler features             # draws single features where no candidate varies
+    cdef Sampler features             # draws single features if no candidate varies
     cdef Unfolded unfolded            # the candidate, unfolded
     cdef Candidate candidate
     cdef Candidate best
     cdef Sample subset                # random rows of a large node
     cdef bint subset_is_pure
-    cdef bint is_sparse               # is the table a CSR matrix?
-    cdef SampleColumns columns        # of the rows that are searched, in a CSR matrix
+    cdef bint is_sparse               # the table is a CSR matrix
+    cdef SampleColumns columns        # columns of the searched rows of a CSR matrix
 
     # scratch
     cdef float* candidate_column
@@ -46,7 +46,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int32_t* cell
     cdef uint64_t* key
     cdef uint64_t* key_spare
-    cdef double* right_score          # of the sorted rows behind each
+    cdef double* right_score          # score of the sorted rows after each row
     cdef double* right_weight
     cdef double* histogram            # (n_present, n_bins)
     cdef double* bin_weight

@@ -1,12 +1,12 @@
-"""Searching a split among random directions.
+"""Search of a split among random directions.
 
 A node draws `n_candidates` directions a, projects its rows on each, and cuts every column a . x
 where the score of the two sides (see split.pyx) is largest: between any two sorted values, or
 between the bins of an equal-width histogram. The histogram needs one pass over the column instead
 of a sort; its threshold is then placed halfway between the two values next to the cut, so that
-the split is exact in the rows although it was searched in bins. The loops are in columns.h.
+the split is exact although it was searched in bins. The loops are in columns.h.
 
-Large nodes search in a random subset of their rows. The gain of the split found, and which rows go
+Large nodes search in a random subset of their rows. The gain of the split, and the rows that go
 left, are always computed from all rows of the node.
 """
 
@@ -37,30 +37,30 @@ cdef extern from "base/columns.h" nogil:
 
 # Chosen without a stored measurement.
 cdef enum:
-    SORTED_ROWS = 24    # up to this many rows sorting is faster than a histogram
-    MAX_ZOOMS = 8       # into bins with many rows, for one candidate
-    FEW_BINS = 8        # a bin with more than this part of the weight is divided
+    SORTED_ROWS = 24    # up to this number of rows, sorting is faster than a histogram
+    MAX_ZOOMS = 8       # largest number of divided bins for one candidate
+    FEW_BINS = 8        # a bin with more than 1 / FEW_BINS of the weight is divided
 
 
 cdef inline float midpoint(float a, float b) noexcept nogil:
-    """A float32 in [a, b), halfway unless they are neighbours."""
+    """Return a float32 in [a, b), halfway unless they are neighbours."""
     cdef float middle = <float>0.5 * a + <float>0.5 * b
     return middle if middle < b else a
 
 
 cdef inline int64_t row_of_key(uint64_t key) noexcept nogil:
-    """The row of a sort key, see skf_sort_key."""
+    """Return the row of a sort key, see skf_sort_key."""
     return <int64_t>(key & <uint64_t>0xFFFFFFFF)
 
 
 cdef class SearchSplitter(NodeSplitter):
-    """Split by the best of some random directions.
+    """Splits by the best of some random directions.
 
     `sampler` draws `n_candidates` directions in a node; it has state, so each splitter needs its
     own. If all of them are constant in the node, features are tried until one varies. Columns are
-    sorted if `exact`, and otherwise cut between `n_bins` bins in all but the smallest nodes. Nodes
-    of more than `max_search_samples` rows search in a random subset. `may_overflow`: values are
-    so large that a projection may leave the range of float32.
+    sorted if `exact`; otherwise they are cut between `n_bins` bins except in the smallest nodes.
+    Nodes with more than `max_search_samples` rows search in a random subset. With `may_overflow`,
+    values are so large that a projection may exceed float32.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -88,7 +88,7 @@ cdef class SearchSplitter(NodeSplitter):
 
     def _reserve(self):
         cdef Scratch scratch = self.scratch
-        # All rows of a node may be searched, too: its subset can be pure by chance.
+        # All rows of a node may be searched, because its subset can be pure by chance.
         cdef int64_t n = self.n_rows, n_subset = min(self.n_rows, self.max_search_samples)
         cdef int32_t n_bins = self.n_bins
         cdef int32_t n_terms = max(self.sampler.max_terms, 1)
@@ -116,11 +116,10 @@ cdef class SearchSplitter(NodeSplitter):
         )
 
     cdef bint search(self, Split* split) except -1 nogil:
-        """Best split among the candidates.
+        """Find the best split among the candidates.
 
-        A large node searches in a random subset of its rows. The subset may be pure, or its best
-        cut may leave a child too small, although the node can be split: then all rows are
-        searched.
+        A large node searches in a random subset of its rows. If the subset is pure, or its best
+        cut leaves a child too small, all rows are searched.
         """
         if self.node.n > self.max_search_samples:
             self.draw_subset()
@@ -149,7 +148,7 @@ cdef class SearchSplitter(NodeSplitter):
                 continue
             for k in range(self.n_outputs):
                 subset.target[i * self.n_outputs + k] = node.target[at * self.n_outputs + k]
-                # The target is stored times the weight, so equal targets differ by rounding.
+                # The target is multiplied by the weight, so equal targets differ by rounding.
                 pure = pure and fabs(
                     node.target[at * self.n_outputs + k] * node.weight[first]
                     - node.target[first * self.n_outputs + k] * node.weight[at]
@@ -175,7 +174,7 @@ cdef class SearchSplitter(NodeSplitter):
             self.sampler.unfold(&self.candidate, &self.table, &self.unfolded)
             self.try_candidate(sample, &cut)
         if cut.score == -INFINITY:
-            # All candidates are constant: the first feature that varies is used instead.
+            # All candidates are constant: use the first feature that varies.
             self.features.start_node()
             while cut.score == -INFINITY:
                 if not self.features.sample(&self.random, &self.candidate):
@@ -187,9 +186,9 @@ cdef class SearchSplitter(NodeSplitter):
         return self.finalize_split(&cut, split)
 
     cdef bint try_candidate(self, Sample* sample, Cut* cut) noexcept nogil:
-        """Project on the candidate and cut; it becomes the best one if its cut scores higher.
+        """Project on the candidate and cut; keep it if its score is higher.
 
-        False where the column is constant or not finite.
+        False if the column is constant or not finite.
         """
         cdef float low = 0, high = 0
         cdef bint better
@@ -204,7 +203,7 @@ cdef class SearchSplitter(NodeSplitter):
         if not (high > low) or not isfinite(low) or not isfinite(high):
             return False
         if self.may_overflow:
-            for i in range(sample.n):       # NaN from infinity minus infinity is not in the range
+            for i in range(sample.n):       # low and high skip NaN from infinity minus infinity
                 if not isfinite(self.candidate_column[i]):
                     return False
         if (
@@ -223,10 +222,10 @@ cdef class SearchSplitter(NodeSplitter):
         return True
 
     cdef bint cut_histogram(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil:
-        """Best cut between equal-width bins; with `zooms`, also between those within some of them.
+        """Find the best cut between equal-width bins; with `zooms`, also within some of them.
 
-        An outlier makes bins so wide that a few have nearly all rows. Then these are divided, too,
-        and rows outside of them count to the bins at their ends.
+        An outlier makes bins so wide that a few have nearly all rows. These are then divided into
+        bins, too; other rows count as part of the first or last one.
         """
         cdef bint better = False
         cdef float ends[2 * (MAX_ZOOMS + 1)]
@@ -242,9 +241,9 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int32_t add_heavy_bins(
         self, const Sample* sample, float* ends, int32_t n, int32_t n_ranges
     ) noexcept nogil:
-        """Append the ranges of the bins with many rows and several values; their new number.
+        """Append the ranges of bins with many rows and several values; return the new number.
 
-        `ends` has the ends of `n_ranges` ranges; bins are those of range n.
+        `ends` has the ends of `n_ranges` ranges; the bins are in range n.
         """
         cdef int32_t b, bin, k, n_bins = self.n_bins, n_heavy = 0
         cdef int32_t heavy[MAX_ZOOMS]
@@ -263,7 +262,7 @@ cdef class SearchSplitter(NodeSplitter):
             return n_ranges
         for i in range(sample.n):
             value = self.candidate_column[i]
-            if not low <= value <= high:       # counts to a bin at an end
+            if not low <= value <= high:       # part of the first or last bin
                 continue
             bin = self.cell[i] % n_bins if self.is_class else self.cell[i]
             for k in range(n_heavy):
@@ -279,7 +278,7 @@ cdef class SearchSplitter(NodeSplitter):
         return n_ranges
 
     cdef bint cut_bins(self, Sample* sample, float low, float high, Cut* cut) noexcept nogil:
-        """Best cut between bins of equal width from low to high."""
+        """Find the best cut between bins of equal width from low to high."""
         cdef int32_t b, found = -1
         cdef float scale = self.n_bins / (high - low)
         cdef double score = cut.score
@@ -299,12 +298,12 @@ cdef class SearchSplitter(NodeSplitter):
         return True
 
     cdef void score_bins(self, Sample* sample, float low, float scale) noexcept nogil:
-        """Set the score of a cut behind each bin, and the weight up to it."""
+        """Set the score of a cut after each bin, and the weight up to it."""
         cdef int32_t n_bins = self.n_bins
         cdef int32_t k, b
         cdef int64_t i
         cdef double* row
-        # Local pointers: the compiler cannot know that the stores leave the attributes alone.
+        # Local pointers, because the compiler cannot know that stores do not change attributes.
         cdef double* histogram = self.histogram
         cdef double* bin_weight = self.bin_weight
         cdef const int32_t* cell = self.cell
@@ -341,8 +340,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef void forbid_small_children(self, const Sample* sample) noexcept nogil:
         """Set the score of cuts that leave a child too small to -infinity.
 
-        In a subset of the rows, a child needs the same share of the rows and of the weight as in
-        the node.
+        In a subset, a child needs the same share of the rows and of the weight as in the node.
         """
         cdef int32_t b, n_bins = self.n_bins
         cdef int64_t i
@@ -366,10 +364,10 @@ cdef class SearchSplitter(NodeSplitter):
                     self.bin_score[b] = -INFINITY
 
     cdef bint cut_sorted(self, Sample* sample, Cut* cut) noexcept nogil:
-        """Best cut between any two different values.
+        """Find the best cut between any two different values.
 
-        The sums of both sides grow from their own end towards the cut, a row at a time. Nothing
-        is subtracted, so rounding errors of a heavy row do not hide light ones.
+        The sums of both sides grow from their ends towards the cut, a row at a time. Nothing is
+        subtracted, so rounding errors of a heavy row do not hide light ones.
         """
         cdef int64_t i, at, n = sample.n
         cdef double left_score = 0, left_weight = 0, score
@@ -412,7 +410,7 @@ cdef class SearchSplitter(NodeSplitter):
         return better
 
     cdef void score_right_sides(self, Sample* sample) noexcept nogil:
-        """Set right_score and right_weight: those of the sorted rows behind each row."""
+        """Set right_score and right_weight, for the sorted rows after each row."""
         cdef int64_t i, at, n = sample.n
         self.clear_side()
         self.right_score[n - 1] = 0
@@ -453,7 +451,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint finalize_split(self, const Cut* cut, Split* split) except -1 nogil:
         """Project all rows on the best candidate, place the threshold and measure the split.
 
-        A histogram knows the cut up to a bin. The threshold is placed halfway between the largest
+        A histogram gives the cut up to a bin. The threshold is placed halfway between the largest
         value of the left bins and the smallest one of the right bins, over all rows of the node.
         """
         cdef int64_t i
@@ -476,7 +474,7 @@ cdef class SearchSplitter(NodeSplitter):
         return True
 
     cdef bint are_children_large(self, const Split* split) noexcept nogil:
-        """Do both children of the current node have enough rows and weight?"""
+        """Return whether both children of the current node have enough rows and weight."""
         return (
             split.n_left >= self.min_samples_leaf
             and self.node.n - split.n_left >= self.min_samples_leaf
@@ -487,9 +485,9 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint accept_plane(
         self, const float* direction, float threshold, double min_gain, Split* split
     ) except -1 nogil:
-        """Replace the split, by the best candidate, by that of a hyperplane.
+        """Replace the split of the best candidate by the split of a hyperplane.
 
-        False where the split stays: a child would be too small, or the gain less than min_gain.
+        False if a child would be too small, or the gain less than min_gain.
         """
         cdef Split before = split[0]
         self.project_plane(direction)
@@ -503,12 +501,12 @@ cdef class SearchSplitter(NodeSplitter):
         return True
 
     cdef void project_best(self) noexcept nogil:
-        """Set `column` to the projection of the node's rows on the best candidate."""
+        """Set `column` to the projection of the rows on the best candidate."""
         self.sampler.unfold(&self.best, &self.table, &self.unfolded)
         project(&self.unfolded, &self.table, self.node.offset, self.node.n, self.column)
 
     cdef void project_plane(self, const float* direction) noexcept nogil:
-        """Set `column` to the projection of the node's rows on a dense direction."""
+        """Set `column` to the projection of the rows on a dense direction."""
         self.unfolded.kind = DENSE
         self.unfolded.n = self.table.n_features
         self.unfolded.dense = direction
@@ -544,10 +542,10 @@ cdef class SearchSplitter(NodeSplitter):
         return n_features + <int32_t>self.sparse_start.n - 2
 
     def directions(self):
-        """The stored directions as arrays of a `Forest`: dense ones, or sparse ones and boxes.
+        """Return the stored directions as arrays of a `Forest`: dense ones, or sparse and boxes.
 
-        A splitter that stores dense directions stores no sparse ones and no boxes, so that the
-        codes above need not be renumbered.
+        A splitter that stores dense directions stores no sparse ones and no boxes, so the codes
+        above need not be renumbered.
         """
         cdef int64_t n_boxes = self.box_corner.n
         if self.dense.n:

@@ -1,4 +1,4 @@
-# Splitting one node.
+# Split of one node.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -14,16 +14,16 @@ cdef enum Criterion:
 
 cdef struct Split:
     float threshold
-    int32_t code           # direction, as the splitter numbers them
+    int32_t code           # code of the direction in the splitter
     int64_t n_left         # rows of the left child
     double left_weight
     double gain            # weight times impurity, minus the same of both children
 
 
 cdef struct Sample:
-    # Rows that are searched: all rows of the node, or a random subset of them.
+    # Searched rows: all rows of the node, or a random subset.
     int64_t n
-    int64_t* offset                   # where each row starts in the table
+    int64_t* offset                   # start of each row in the table
     int32_t* label                    # index among the classes present in the node
     double* weight
     double* target                    # weight times target, (n, n_outputs)
@@ -58,7 +58,7 @@ cdef class NodeSplitter:
     cdef double* left                 # scratch, as long as total
     cdef double node_weight
     cdef bint is_pure
-    cdef float* column                # projection of the node's rows on the direction found
+    cdef float* column                # projection of the rows on the direction of the split
 
     # leaf values
     cdef Buffer value

@@ -1,7 +1,7 @@
-"""Splitting one node: the target, the gain of a split and the leaf values.
+"""Split of one node: the target, the gain of a split and the leaf values.
 
-The target is a real matrix. With labels written as one-hot rows, the weighted Gini impurity is the
-weighted squared error. A split of least error is therefore a split of largest score
+The target is a real matrix. With labels as one-hot rows, the weighted Gini impurity is the
+weighted squared error. Therefore, the split with the lowest error has the largest score
 
     sum_k L_k^2 / W_L + R_k^2 / W_R
 
@@ -37,7 +37,7 @@ ctypedef fused item_t:
 cdef inline void partition_items(
     const float* column, float threshold, int64_t n, item_t* items, item_t* spare
 ) noexcept nogil:
-    """Move items whose value is at most the threshold to the front, without a branch on it."""
+    """Move items with values up to the threshold to the front, without a branch on values."""
     cdef int64_t i, n_left = 0, n_right = 0
     cdef item_t item
     cdef bint left
@@ -55,8 +55,8 @@ cdef inline void partition_items(
 cdef class NodeSplitter:
     """Base class of the splitters, which grow a tree from the `rows` of a `TrainingSet`.
 
-    X is uint8 or float32; `target` holds class numbers, or a real target whose values are best
-    near 0. Another thread sets `stop`, of shape (1,), to end the growth of the tree early.
+    X is uint8 or float32; `target` has class numbers, or regression targets, which should be near
+    0. Another thread can set `stop`, of shape (1,), to end the growth of the tree early.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -107,7 +107,7 @@ cdef class NodeSplitter:
             self.node.target = scratch.doubles(n * n_outputs)
 
     cdef int begin_node(self, int64_t start, int64_t end) except -1 nogil:
-        """Make rows start .. end - 1 the current node; sum up its weight and target."""
+        """Make rows start .. end - 1 the current node; add up its weight and target."""
         cdef int64_t i, row
         cdef int32_t k, local
         cdef double value, first
@@ -150,14 +150,14 @@ cdef class NodeSplitter:
         return 0
 
     cdef bint search(self, Split* split) except -1 nogil:
-        """Find a split of the current node and set `column`; False where the node is a leaf."""
+        """Find a split of the current node and set `column`; False if the node is a leaf."""
         return False
 
     cdef int32_t add_leaf(self) except -1 nogil:
         """Store the leaf value of the current node, its weighted mean target; return its row.
 
-        In classification, rows 0 .. n_classes - 1 are those of pure leaves. They are not stored
-        here; `values` adds them.
+        In classification, rows 0 .. n_classes - 1 are pure leaves. They are not stored here;
+        `values` adds them.
         """
         cdef int32_t k
         cdef int64_t end
@@ -178,7 +178,7 @@ cdef class NodeSplitter:
         return self.n_outputs + <int32_t>self.value_start.n - 2
 
     cdef double side_score(self, const double* sums, double weight) noexcept nogil:
-        """Score of one side of a split from its sums; the best split has the largest sum."""
+        """Return the score of one side of a split; the best split has the largest sum of both."""
         cdef double score = 0
         cdef int32_t k
         if weight <= 0:
@@ -192,7 +192,7 @@ cdef class NodeSplitter:
         return score / weight
 
     cdef void measure_split(self, Split* split) noexcept nogil:
-        """Set the number and weight of the left rows and the gain, from `column`."""
+        """Set the number and weight of the left rows, and the gain, from `column`."""
         cdef int64_t i
         cdef int32_t k
         cdef double weight = 0, gain = -self.side_score(self.total, self.node_weight)
@@ -220,7 +220,7 @@ cdef class NodeSplitter:
         split.gain = gain if gain > 0 else 0
 
     cdef void partition(self, int64_t start, int64_t end, float threshold) noexcept nogil:
-        """Move the left rows of the current node to the front; the order of each side is kept."""
+        """Move the left rows of the current node to the front; both sides keep their order."""
         cdef const float* column = self.column
         cdef int64_t n = end - start
         partition_items(column, threshold, n, self.row + start, <int32_t*>self.spare)
@@ -234,7 +234,7 @@ cdef class NodeSplitter:
     ) noexcept nogil:
         """Copy weights, relative to their mean, and labels or targets of the node's rows.
 
-        order : IN, number of each row in the node, or NULL for their own order
+        order : IN, number of each row in the node, or NULL for the order of the node
         weight, label, target : OUT, n, n, (n, n_outputs)
         """
         cdef int64_t i, row, n = self.node.n
@@ -252,11 +252,11 @@ cdef class NodeSplitter:
                 )
 
     cdef bint should_stop(self, int64_t work) except -1 nogil:
-        """True where growth is to end; `work` is the number of additions since the last call."""
+        """Return whether growth must end, after `work` additions since the last call."""
         return poll(&self.stop[0], &self.work, work)
 
     def values(self):
-        """Leaf values as arrays of a `Forest`; in classification, those of pure leaves first."""
+        """Return leaf values as arrays of a `Forest`; in classification, pure leaves are first."""
         if not self.is_class:
             return {
                 "value": self.value.array(np.float32),
