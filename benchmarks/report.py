@@ -3,7 +3,7 @@
     python -m benchmarks.report [FOLDER]
 
 writes the tables (.inc) and pictures (.png) of all scripts into a folder, by default into
-``docs/performance``. It measures nothing, and needs no library but matplotlib. The build of the
+``docs/performance``. It measures nothing, and needs only matplotlib. The build of the
 documentation calls `write`.
 """
 
@@ -30,7 +30,7 @@ def scripts():
 
 
 def made(kind):
-    """Return the functions of all scripts by the name of what they make.
+    """Return the functions of all scripts by the name of their table or figure.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def write(folder):
 
 
 def _write(path, content):
-    """Write what has changed, so that no page is built again for the rest."""
+    """Write only changed files, so that other pages are not built again."""
     if not path.exists() or path.read_bytes() != content:
         path.write_bytes(content)
 
@@ -89,7 +89,7 @@ def list_table(head, rows):
 
 
 def environments(stored):
-    """Return the table of the environments of all results: what they share, then what differs."""
+    """Return the table of the environments of all results: common entries, then differences."""
     of_scripts = {}
     for path in sorted(stored.folder.glob("*/*.json")):
         script = f"{path.parent.name}.{path.stem.partition('_')[0]}"

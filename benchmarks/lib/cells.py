@@ -1,6 +1,6 @@
-"""What the tables of all scripts are made of: titles, cells and rows.
+"""Parts of the tables of all scripts: titles, cells and rows.
 
-A table is a pair of a head and of rows, which have a cell of text for each entry of the head.
+A table is a pair of a head and rows, which have a cell of text for each entry of the head.
 """
 
 import re
@@ -89,9 +89,9 @@ def measured(row):
 
 
 def commands(rows, with_sets=False):
-    """Return the different commands of rows, of which some may be None, without what all share.
+    """Return the different commands of rows, some of which may be None, without common parts.
 
-    The option ``--sets`` is left out where a row belongs to one set, which it does not change.
+    The option ``--sets`` is omitted if a row belongs to one set, because it has no effect then.
     """
     found = [row["command"].removeprefix(results.PYTHON) for row in rows if row]
     if not with_sets:
@@ -100,12 +100,12 @@ def commands(rows, with_sets=False):
 
 
 def known(value, form):
-    """Format a value, or return an empty cell where it is not stored."""
+    """Format a value, or return an empty cell if it is not stored."""
     return "" if value is None else form.format(value)
 
 
 def filled(rows):
-    """Leave out rows in which nothing was measured."""
+    """Remove rows in which nothing was measured."""
     return [row for row in rows if any(row[1:])]
 
 

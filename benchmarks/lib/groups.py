@@ -9,7 +9,7 @@ from benchmarks.lib import data, results
 
 # Option of the scripts that measure on several data sets.
 SETS = {"--sets": {"nargs": "*", "help": "some data sets, or settings, only"}}
-# Option of the scripts that divide the seeds of a group among several runs.
+# Option of scripts that divide the seeds of a group among several runs.
 SEEDS = {"--first-seed": {"type": int, "default": 0, "help": "seed of the first repetition"}}
 
 
@@ -22,7 +22,7 @@ def main(doc, functions, measures=None, options=None):
         Docstring of the script.
     functions : list of callable
         Each takes the parsed options and yields instances of `results.Row`. The function
-        ``speed_axis`` is the group ``speed-axis``, with whose name those of its rows begin.
+        ``speed_axis`` is the group ``speed-axis``; the names of its rows begin with this name.
     measures : dict of str to results.Measure
         By the name of the row.
     options : dict of str to dict, optional
@@ -47,7 +47,7 @@ def main(doc, functions, measures=None, options=None):
 
 
 def name_of(function):
-    """Name of a group, from its function."""
+    """Return the name of the group of a function."""
     return function.__name__.replace("_", "-")
 
 
@@ -67,7 +67,7 @@ def load(name, options):
 
 
 def seeds(options, usual=3):
-    """Seeds of the repetitions."""
+    """Return the seeds of the repetitions."""
     return range(options.first_seed, options.first_seed + (options.rounds or usual))
 
 

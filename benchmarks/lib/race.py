@@ -1,4 +1,4 @@
-"""Models in processes of their own, fitted in turn on the same data."""
+"""Models in separate processes, fitted in turn on the same data."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""Measured rows, kept in JSON files: those of a script in one of its own, by name."""
+"""Measured rows in JSON files, one for each script, by name."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ class Row:
     rival : dict, optional
         Package versions of the competing library, if it ran in another environment.
     value : float, optional
-        The result, where it is neither mean nor median of `values`.
+        The result, if it is neither mean nor median of `values`.
     """
 
     name: str
@@ -82,7 +82,7 @@ class MissingResult(LookupError):
 
 
 class Rows:
-    """All that scripts have stored, read when it is asked for.
+    """All stored results, read when they are needed.
 
     A row is named ``script:group/what``, such as ``measure.co2:errors/usps-10``.
 
@@ -107,7 +107,7 @@ class Rows:
         return self._files[name]
 
     def of(self, script, *groups):
-        """Return the rows of some groups of a script by name, in the order in which they stand.
+        """Return the rows of some groups of a script by name, in their order.
 
         MissingResult is raised if one of the groups has no row.
         """
@@ -136,7 +136,7 @@ class Rows:
 def add(path, row, measure, command):
     """Merge a row into the file and return it as it is stored.
 
-    The value of an error in percent is the mean of the repetitions, that of all else the median.
+    The value of an error in percent is the mean of the repetitions; other values are medians.
     """
     average = statistics.fmean if measure.unit == "%" else statistics.median
     entry = {
@@ -156,10 +156,10 @@ def add(path, row, measure, command):
 
 
 def deviation(row):
-    """Standard deviation over the repetitions of a stored row, or None.
+    """Return the standard deviation over the repetitions of a stored row, or None.
 
-    Rows hold the mean, the smallest and the largest value: with three repetitions, the third value
-    follows. The deviation of more repetitions stands in the note, where a script has written it.
+    Rows have the mean, the smallest and the largest value, which determine the third value of
+    three repetitions. The deviation of more repetitions is in the note, if the script writes it.
     """
     if row["repeats"] == 1 or not (row["unit"] == "%" or row["what"].startswith("R2")):
         return None
@@ -173,12 +173,12 @@ def deviation(row):
 
 
 def read(path):
-    """Read a JSON file; return an empty dictionary where there is none."""
+    """Read a JSON file; return an empty dictionary if it does not exist."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write(path, content):
-    """Write a JSON file, and its folder where it is missing."""
+    """Write a JSON file, and create its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
 
@@ -189,7 +189,7 @@ def to_text(matrix):
 
 
 def from_text(rows):
-    """Return the matrix that `to_text` was given, as floats."""
+    """Return the matrix that `to_text` converted, as floats."""
     return np.array([row.split() for row in rows], dtype=float)
 
 
@@ -199,7 +199,7 @@ def packed(matrix):
 
 
 def unpacked(text, n_columns):
-    """Return the matrix that `packed` was given, as floats."""
+    """Return the matrix that `packed` converted, as floats."""
     flat = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype=np.uint8)
     return flat.reshape(-1, n_columns).astype(float)
 

@@ -1,8 +1,7 @@
-"""One estimator in a process of its own, controlled over a pipe.
+"""One estimator in a separate process, controlled over a pipe.
 
-`Worker` is the controlling side. The process runs this file, and needs only NumPy and the library
-that it measures, so that the library may be installed in an environment of its own. It uses one
-thread and reports the times that it measured itself.
+`Worker` is the controlling side. The process runs this file, and needs only NumPy and the measured
+library, which may be in a separate environment. It uses one thread and reports its times.
 """
 
 import importlib
@@ -37,7 +36,7 @@ class Worker:
     data : path
         A `data.Split` on disk.
     dtype : str, optional
-        Type to which the features are converted before any time is taken.
+        Type to which features are converted before the time is taken.
     python : path
         Interpreter of the process.
     environment : dict, optional
@@ -82,7 +81,7 @@ class Bench:
         self.X_test = X_test.astype(dtype or X_test.dtype, copy=False)
 
     def fit(self, estimator, parameters):
-        """Seconds of one fit, and the bytes that it adds to the process at its peak.
+        """Return the seconds of one fit, and the bytes that it adds to the process at its peak.
 
         A dict with the key "class" becomes an object of that class.
         """
@@ -94,7 +93,7 @@ class Bench:
         return {"seconds": taken, "memory": _memory("VmHWM") - before}
 
     def predict(self, rows, calls, is_cpu=False):
-        """Median seconds of calls of predict, each on the next `rows` test rows.
+        """Return median seconds of calls of predict, each on the next `rows` test rows.
 
         `is_cpu`: whether to measure processor seconds instead of wall-clock seconds.
         """
@@ -108,22 +107,22 @@ class Bench:
         return statistics.median(times)
 
     def first_predict(self, rows):
-        """Seconds of the first predict, on one thread, of a copy that was saved and loaded."""
+        """Return seconds of the first predict, with one thread, of a saved and loaded copy."""
         model = pickle.loads(pickle.dumps(self.model, protocol=5)).set_params(n_jobs=1)
         start = time.perf_counter()
         model.predict(self.X_test[:rows])
         return time.perf_counter() - start
 
     def error(self):
-        """Test error in percent."""
+        """Return the test error in percent."""
         return 100 * float(np.mean(self.model.predict(self.X_test) != self.y_test))
 
     def versions(self):
-        """As the function of this name, in this process."""
+        """Call the function of this name in this process."""
         return versions()
 
     def size(self):
-        """Bytes of the pickled model."""
+        """Return the bytes of the pickled model."""
         return len(pickle.dumps(self.model, protocol=5))
 
 
@@ -133,7 +132,7 @@ class Yggdrasil:
     def __init__(self, n_estimators, random_state, max_leaves=None):
         self.n_estimators = n_estimators
         self.random_state = random_state
-        # Trees of a number of leaves are grown best first.
+        # Trees with a limit of the leaves are grown best first.
         self.growth = {}
         if max_leaves is not None:
             self.growth = {
@@ -164,7 +163,7 @@ class Yggdrasil:
 
 
 def versions():
-    """Versions of the installed packages among `PACKAGES`."""
+    """Return versions of the installed packages among `PACKAGES`."""
     found = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -181,16 +180,16 @@ def _find(estimator):
 
 
 def _parameter(value):
-    """A parameter from JSON: a list is a tuple, and a dict an object."""
+    """Convert a parameter from JSON: lists to tuples, and dicts to objects."""
     if isinstance(value, dict):
         return _find(value["class"])(**{k: v for k, v in value.items() if k != "class"})
     return tuple(value) if isinstance(value, list) else value
 
 
 def _memory(key):
-    """Bytes of VmRSS (resident now) or VmHWM (its peak); nan on systems other than Linux.
+    """Return bytes of VmRSS (resident now) or VmHWM (peak); nan on systems other than Linux.
 
-    The peak of `resource.getrusage` would not do, because it starts at that of the parent.
+    The peak of `resource.getrusage` starts at that of the parent, so it cannot be used.
     """
     if not STATUS.exists():
         return math.nan
@@ -199,7 +198,7 @@ def _memory(key):
 
 
 def _serve(data, dtype):
-    """Serve calls until the pipe closes. What libraries print goes to standard error."""
+    """Serve calls until the pipe closes; output of libraries goes to standard error."""
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     bench = Bench(data, dtype)
