@@ -25,14 +25,14 @@ UNSEEN = {
     "regression": list(data.UNSEEN_REGRESSION),
 }
 MEASURES = ("errors", "noise", "seconds", "predict_us", "log_loss", "calibration")
-# Added to errors in percent, since an error may be 0.
+# Added to errors in percent, because an error may be 0.
 OFFSET = 0.05
 # An error this much larger than that of the best member counts as worse.
 TOLERANCE = 1.15
 
 
 def with_raw(stored, raw):
-    """Runs on all tables, of which those with categories or missing values are given as they are.
+    """Return runs on all tables, those with categories or missing values as they are.
 
     The other tables are the same in both forms. RandomForest keeps its runs.
 
@@ -44,7 +44,7 @@ def with_raw(stored, raw):
     Returns
     -------
     dict
-        Of RandomForest and of the models that were fitted on all raw tables.
+        Runs of RandomForest and of models that were fitted on all raw tables.
     """
     fitted = [name for name in raw if raw[name].get("errors", {}).keys() >= set(data.RAW)]
     return {
@@ -58,13 +58,13 @@ def with_raw(stored, raw):
 
 
 def mean(stored, model, name, what="errors"):
-    """Mean of a measure over the seeds of one data set; None where it is not stored."""
+    """Return the mean of a measure over the seeds of a data set; None if it is not stored."""
     runs = stored[model].get(what, {}).get(name)
     return float(np.mean(runs)) if runs else None
 
 
 def relative(stored, model, names, what="errors", offset=0.0, base=REFERENCE):
-    """Means over seeds, divided by those of another model, for each data set.
+    """Return means over seeds, divided by those of another model, for each data set.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def relative(stored, model, names, what="errors", offset=0.0, base=REFERENCE):
 
 
 def complete(stored, tasks=TASKS):
-    """Names of the models that were fitted on all tables."""
+    """Return the names of the models that were fitted on all tables."""
     wanted = {name for names in tasks.values() for name in names}
     return [model for model in MODELS if stored.get(model, {}).get("errors", {}).keys() >= wanted]
 
@@ -139,7 +139,7 @@ def summary(stored, tasks=TASKS):
 
 
 def better(stored, rival, what, model=BLEND):
-    """Number of classification tables on which a measure is smaller than that of a rival.
+    """Count the classification tables on which a measure is smaller than that of a rival.
 
     Returns
     -------
@@ -155,17 +155,17 @@ def better(stored, rival, what, model=BLEND):
 
 
 def worse_than_member(stored):
-    """Tables on which the blend's error is more than 1.15 times that of its best member.
+    """Find tables on which the blend's error is more than 1.15 times that of its best member.
 
-    The best member is the one of smallest test error. The difference is beyond the noise if it is
-    larger than two standard errors: binomial ones for classifiers, those of a root mean square for
-    regressors. They are computed from the test rows of one seed, since those of several seeds
-    overlap, and as if the predictions of both were independent, which overstates the noise.
+    The best member has the smallest test error. The difference is beyond the noise if it exceeds
+    two standard errors, which are binomial for classifiers, and errors of a root mean square for
+    regressors. They are computed from the test rows of one seed, because test rows of several
+    seeds overlap, and as if both predictions were independent, which overstates the noise.
 
     Returns
     -------
     list of (table, member, ratio, is_beyond_noise)
-        The last is None where the noise is not stored.
+        The last entry is None if the noise is not stored.
     """
     members = [name for name in MEMBERS if name in stored]
     found = []
@@ -188,10 +188,10 @@ def worse_than_member(stored):
 
 
 def ranks(stored, tasks=TASKS):
-    """Average ranks of errors over the tables, and groups of models that cannot be told apart.
+    """Return average ranks of errors, and groups of models without significant differences.
 
-    Two models differ if Wilcoxon's signed-rank test of the logarithms of their errors on the
-    tables says so at 5 %, after Holm's correction for the number of pairs (Benavoli et al., 2016).
+    Two models differ if Wilcoxon's signed-rank test of the logarithms of their errors is
+    significant at 5 %, after Holm's correction for the number of pairs (Benavoli et al., 2016).
 
     Returns
     -------

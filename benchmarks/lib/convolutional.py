@@ -8,15 +8,15 @@ from torch import nn
 class ConvolutionalNetwork:
     """Two convolutions with ReLU and maximum pooling, dropout, and two dense layers.
 
-    So the paper on manifold forests describes its network; numbers of channels and epochs are not
-    printed. Training by Adam ends after 10 epochs without a lower training loss.
+    This is the network of the paper on manifold forests, which does not print the numbers of
+    channels and epochs. Training by Adam ends after 10 epochs without a lower training loss.
 
     Parameters
     ----------
     feature_shape : tuple of int
         Length of a signal, or height and width of an image.
     n_epochs : int
-        Epochs, at most.
+        Largest number of epochs.
     seed : int
     """
 
@@ -46,7 +46,7 @@ class ConvolutionalNetwork:
         return self
 
     def score(self, X, y):
-        """Fraction of right labels."""
+        """Return the share of correct labels."""
         self.network.eval()
         with torch.no_grad():
             parts = [self.network(part).argmax(dim=1) for part in self._tensor(X).split(500)]

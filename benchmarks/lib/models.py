@@ -1,7 +1,7 @@
-"""The models that are compared, with default settings, and the tables in the form that each takes.
+"""The compared models with default settings, and tables in the form of each model.
 
-XGBoost, ChimeraBoost, RealMLP and AutoGluon are not installed with the extra ``bench``; a script
-leaves out a model whose package is missing. ``benchmarks/README.md`` says how to install them.
+XGBoost, ChimeraBoost, RealMLP and AutoGluon are not installed with the extra ``bench``; scripts
+skip models whose package is missing. ``benchmarks/README.md`` says how to install them.
 """
 
 import importlib
@@ -17,7 +17,7 @@ ONE_THREAD = {"n_jobs": 1}
 
 @dataclass(frozen=True)
 class Model:
-    """Names of a classifier and a regressor, and what to give them.
+    """Names of a classifier and a regressor, and their arguments.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Model:
         return getattr(importlib.import_module(self.module), name)(**parameters)
 
     def frame(self, X, is_categorical, levels):
-        """Return a table of numbers as a DataFrame with its categories, as the model takes them.
+        """Convert a table of numbers to a DataFrame with categories, in the form of the model.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Model:
             Integer codes for categories, NaN for missing values.
         is_categorical : ndarray of shape (n_features,), bool
         levels : list of ndarray
-            By column its values among the training rows. Others become missing values.
+            For each column, its values in the training rows. Other values become missing.
         """
         import pandas as pd
 
@@ -103,7 +103,7 @@ class Model:
 
 
 def _codes(column, levels):
-    """Position of each value among the sorted levels, -1 for others and for NaN."""
+    """Return the position of each value in the sorted levels, -1 for others and for NaN."""
     at = np.searchsorted(levels, column).clip(max=len(levels) - 1)
     return np.where(levels[at] == column, at, -1) if len(levels) else np.full(len(column), -1)
 
@@ -158,7 +158,7 @@ class AutoGluonClassifier(AutoGluonRegressor):
     """AutoGluon for classes."""
 
     def fit(self, X, y):
-        """Fit, and keep the classes that the ensemble predicts; rare ones may be left out."""
+        """Fit, and store the classes that the ensemble predicts, without some rare ones."""
         super().fit(X, y)
         self.classes_ = np.array(self.predictor.class_labels)
         return self
@@ -220,7 +220,7 @@ MEMBERS = ["ManifoldForest", "CO2Forest", "RandomHingeForest", "ObliqueBoosting"
 
 
 def with_changes(parameters, changes):
-    """Return parameters of an estimator with changes, some of which are of its procedure.
+    """Return parameters of an estimator with changes of them and of its procedure.
 
     Parameters
     ----------

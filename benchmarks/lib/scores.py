@@ -8,9 +8,9 @@ N_BINS = 15
 def error(task, y, predicted):
     """Return the error in percent, and its standard error over the rows.
 
-    The error of a classifier is the share of wrong labels, that of a regressor the root mean
-    squared error divided by the standard deviation of `y`. The standard error is
-    sqrt(p (1 - p) / n) for a share p of n rows, and by the delta method for the root of a mean.
+    The error of a classifier is the share of wrong labels; the error of a regressor is the root
+    mean squared error divided by the standard deviation of `y`. The standard error is
+    sqrt(p (1 - p) / n) for a share p of n rows, and from the delta method for the root of a mean.
 
     Parameters
     ----------
@@ -30,10 +30,10 @@ def error(task, y, predicted):
 
 
 def log_loss(y, probabilities):
-    """Mean negative logarithm of the probability of the right class.
+    """Return the mean negative log probability of the correct class.
 
-    Probabilities are clipped at the machine precision of float64, 2.2e-16, as scikit-learn's
-    `log_loss` does, so that a right class of probability 0 costs 36.
+    Probabilities are clipped at the machine precision of float64, 2.2e-16, as in scikit-learn's
+    `log_loss`, so a correct class with probability 0 costs 36.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def log_loss(y, probabilities):
 def calibration_error(y, probabilities):
     """Return the expected calibration error in percent.
 
-    Rows fall into 15 bins of equal width by the largest probability, which is that of the label.
-    The error is the mean over rows of the difference between the share of right labels and the
-    mean largest probability in the bin of the row (Guo et al., 2017).
+    Rows are in 15 bins of equal width by the largest probability, which belongs to the label. The
+    error is the mean over rows of the difference between the share of correct labels and the mean
+    largest probability in the bin of the row (Guo et al., 2017).
 
     Parameters
     ----------

@@ -10,14 +10,14 @@ import numpy as np
 
 
 def circle(n, rng):
-    """Draw 100 positions on a circle, with two segments of ones that do not touch.
+    """Draw 100 positions on a circle, with two separate segments of ones.
 
-    Class 0 has two segments of length 5, class 1 one of length 4 and one of length 6.
+    Class 0 has two segments of length 5; class 1 has one of length 4 and one of length 6.
     """
     y = np.arange(n) % 2
     first, second = 5 - y, 5 + y
     start = rng.integers(100, size=n)
-    # A gap of one position or more on either side of the second segment.
+    # There is a gap of at least one position on either side of the second segment.
     offset = rng.integers(first + 1, 100 - second)
     position = np.arange(100)
     in_first = (position - start[:, None]) % 100 < first[:, None]
@@ -51,7 +51,7 @@ def impulse(n, rng):
 
 @dataclass(frozen=True)
 class Simulation:
-    """A generator, and the parameters of the patch forest in the paper."""
+    """A simulation, and the parameters of the patch forest in the paper."""
 
     draw: callable
     feature_shape: tuple

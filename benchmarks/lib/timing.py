@@ -1,4 +1,4 @@
-"""Timing in turn, and the facts about the machine on which a measurement depends."""
+"""Timing in turn, and information about the machine."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from benchmarks.lib.worker import versions
 
 
 def seconds(function, *arguments):
-    """Wall-clock seconds of one call."""
+    """Return the wall-clock seconds of one call."""
     start = time.perf_counter()
     function(*arguments)
     return time.perf_counter() - start
@@ -43,18 +43,18 @@ def interleave(functions, rounds, warm_up=True):
 
 
 def ratios(above, below):
-    """Ratios of two lists, pair by pair."""
+    """Return the ratios of two lists, pair by pair."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
 def mean_sd(values):
-    """Mean and standard deviation as text."""
+    """Format mean and standard deviation."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{statistics.fmean(values):.2f} +- {spread:.2f}"
 
 
 def environment():
-    """Versions, processor and vector instructions of this process."""
+    """Return versions, processor and vector instructions of this process."""
     return {
         "python": platform.python_version() + getattr(sys, "abiflags", ""),  # t: free-threaded
         **versions(),
@@ -66,7 +66,7 @@ def environment():
 
 
 def _cpuinfo(key):
-    """First value of a key of /proc/cpuinfo, or an empty string."""
+    """Return the first value of a key of /proc/cpuinfo, or an empty string."""
     path = Path("/proc/cpuinfo")
     for line in path.read_text().splitlines() if path.exists() else ():
         name, _, value = line.partition(":")

@@ -5,7 +5,7 @@
 Fits the settings on three quarters of the training rows of the 32 tables of ``peers``, and
 measures them on the last quarter; a further round draws other quarters of the same training rows.
 The test rows of the first seed of ``compare.peers`` are never used. Results are stored for each
-setting, as those of ``peers`` are.
+setting, as in ``peers``.
 """
 
 from dataclasses import replace

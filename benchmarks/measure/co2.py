@@ -46,7 +46,7 @@ VARIANTS = {
     "alternating": PLAIN | {"refine": "alternating"},
 }
 VARIANT_SETS = ("letter_libsvm", "usps", "mnist")
-# How the single feature is found with which a hyperplane begins.
+# Searches of the single feature with which a hyperplane starts.
 FIRST_CUTS = ("hist", "exact")
 FIRST_CUT_SETS = ("pendigits", "satimage", "letter_libsvm")
 DTYPES = ("float32", "float16")
@@ -232,7 +232,7 @@ def _one_tree(path, seed):
     """Processor seconds of a tree, and the bytes by which fitting it enlarges the process."""
     with np.load(path) as file:
         X, y = file["X"], file["y"]
-    # A first fit imports modules and loads compiled code, which are not to be counted.
+    # A first fit imports modules and loads compiled code, which must not count.
     CO2ForestClassifier(1, **PLAIN).fit(X[:200], y[:200])
     before = _resident()
     start = time.process_time()
@@ -245,7 +245,7 @@ def _one_tree(path, seed):
 def size(options):
     """Size, peak memory, error and speed of a forest on MNIST, for each precision of weights."""
     for dtype in DTYPES:
-        # A new process each time, because the peak of memory never falls.
+        # A new process each time, because the peak of memory never decreases.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             found = pool.submit(_size_of, dtype, options).result()
         for what, value in found.items():
@@ -323,7 +323,7 @@ def first_cut(options):
         found = {splitter: [] for splitter in FIRST_CUTS}
         times = {splitter: [] for splitter in FIRST_CUTS}
         for seed in groups.seeds(options):
-            # The test rows take no part: this comparison chooses a default.
+            # Test rows are not used, because this comparison chooses a default.
             X, X_held, y, y_held = train_test_split(
                 train.X_train, train.y_train, test_size=0.2, random_state=seed
             )

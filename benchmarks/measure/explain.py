@@ -6,7 +6,7 @@
 
 ``trees`` explains 1000 rows with 100 background rows: manifold forests of 100 trees of 64 leaves,
 with sparse directions and with single features, and a RandomForest of this size by the
-interventional TreeExplainer of shap, which an interpreter of its own may have:
+interventional TreeExplainer of shap, which may be in a separate environment:
 
     python3.11 -m venv shap-env
     shap-env/bin/pip install shap==0.51.0 scikit-learn==1.9.1

@@ -2,10 +2,10 @@
 
     python -m benchmarks.measure.layer [--rounds N] [--quick]
 
-A batch of 128 rows of 100 features, 100 trees of depth 10, 26 outputs; one thread, processor
-time. Compared are the compiled kernels with dense and with sparse gradients of the leaves, the
-same layer written with PyTorch's own operations, and a linear layer with as many inputs and
-outputs. Sparse gradients go to SparseAdam, all others to a fused Adam.
+A batch has 128 rows of 100 features; there are 100 trees of depth 10 and 26 outputs. Times are
+processor seconds of one thread. The script compares the compiled kernels with dense and with
+sparse gradients of the leaves, the same layer in PyTorch operations, and a linear layer with as
+many inputs and outputs. Sparse gradients go to SparseAdam, all others to a fused Adam.
 """
 
 import statistics

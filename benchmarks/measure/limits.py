@@ -7,11 +7,11 @@ parameters, and oblique boosting with a single bag. A blend and oblique boosting
 20, 40 and 70 % of the time of the blend. All run in one thread, one after the other, on at most
 5000 rows, on which nothing else should run at the same time.
 
-Values are geometric means over tables of errors, plus 0.05 %, relative to those of the single
-model of the least test error among those that need no more time; where none is as fast, they are
-relative to boosting with the limit. That is a hard rival: which member is the best is not known
-before the test. ``boosting`` is oblique boosting with the limit, relative to the same. Notes have
-the errors on each table, those of the rival in brackets.
+Values are geometric means over tables of errors, plus 0.05 %, relative to the single model with
+the lowest test error among models that need no more time; if none is as fast, they are relative to
+boosting with the limit. This rival is hard to beat, because nobody knows before the test which
+member is best. ``boosting`` is oblique boosting with the limit, relative to the same. Notes have
+the errors on each table, with the rival in brackets.
 """
 
 import time

@@ -31,17 +31,17 @@ SETS = {
     "satimage": (9.6, 9.1, 8.9),
     "mnist": (2.5, 2.0, 1.9),
 }
-# Hyperplanes of the CO2 objective only, without bootstrap and held out rows.
+# Only hyperplanes of the CO2 objective, without bootstrap and held-out rows.
 PLAIN = {"objective": "co2", "max_features": "sqrt", "bootstrap": False, "holdout": 0.0}
-# The procedure as the paper prints it, with a learning rate that is halved where the objective
+# The procedure as the paper prints it, with a learning rate that is halved when the objective
 # oscillates ("in practice", section 4.2).
 PRINTED = PLAIN | {"bootstrap": True, "procedure": CO2Procedure.as_printed()}
 # As printed, with the default first cut and number of epochs.
 LITERAL = with_changes(PRINTED, {"splitter": "auto", "n_epochs": "auto"})
-# Algorithm 1: steps of single rows that are drawn at random, without momentum, at a constant rate.
+# Algorithm 1: steps of single random rows, without momentum, at a constant rate.
 ALGORITHM_1 = with_changes(PRINTED, {"batch_size": 1, "momentum": 0.0, "schedule": "constant"})
 ALGORITHM_1_SETS = ("pendigits", "satimage", "letter_libsvm", "usps", "connect4", "mnist")
-# What the paper chooses on held-out training rows (sections 5 and 6.1).
+# Settings that the paper chooses on held-out training rows (sections 5 and 6.1).
 GRID = {
     "scaling": ("minmax", "standard"),
     "nu": (0.1, 1.0, 4.0, 10.0, 43.0, 100.0),
@@ -49,7 +49,7 @@ GRID = {
 }
 POWERS = (0.5, 0.6, 0.7, 0.8, 0.9)  # the candidates of the first cut are a power of all features
 CHOICE_TREES = 10  # the paper: 30, and 1000 for the number of candidates
-# Training rows that make the choice.
+# Number of training rows for this choice.
 CHOICE_ROWS = dict.fromkeys(("mnist", "connect4", "protein", "sensit", "covertype"), 10_000)
 # Errors that the paper reports, and the largest number of trees of the procedure as printed.
 FURTHER = {
@@ -63,7 +63,7 @@ PRINTED_TREES = {
     "pendigits": 100, "satimage": 100, "letter_libsvm": 30, "usps": 30, "mnist": 30,
     "connect4": 30, "protein": 30, "sensit": 30, "covertype": 30,
 }  # fmt: skip
-# Other forests of the paper, for numbers of trees; the two-probe forest stands in its section 6.2.
+# Other forests of the paper, by number of trees; the two-probe forest is in section 6.2.
 FOREST = {"bootstrap": True, "max_features": "sqrt"}
 RIVALS = {
     "random forest": lambda **kw: CO2ForestClassifier(
@@ -185,8 +185,8 @@ MEASURES |= {
     for nu in (*NUS, "axis")
     for depth in NU_DEPTHS
 }
-# Steps of an iteration with fixed signs, and the schedule. All other settings are usual ones; they
-# were not chosen on held-out rows.
+# Steps of an iteration with fixed signs, and the schedule. The other settings were not chosen on
+# held-out rows.
 STEPS = {
     "one epoch": {},
     "10 steps": {"min_batches": 10, "schedule": "constant"},
@@ -213,13 +213,13 @@ MEASURES |= {
 
 
 def as_printed(options):
-    """Test error of the procedure as printed, with settings chosen on training rows."""
+    """Measure the test error as printed, with settings chosen on training rows."""
     for name in options.sets or (*SETS, "connect4"):
         yield from _printed("as-printed", name, PRINTED, GRID, options)
 
 
 def algorithm_1(options):
-    """As `as_printed`, with steps of single rows instead of batches; with z-scores."""
+    """Measure as `as_printed`, with steps of single rows instead of batches, and z-scores."""
     for name in options.sets or ALGORITHM_1_SETS:
         grid = GRID | {"scaling": ("standard",)}
         if name == "letter_libsvm":  # trees take several times as long
@@ -228,7 +228,7 @@ def algorithm_1(options):
 
 
 def _printed(group, name, params, grid, options):
-    """Rows of a procedure with settings from a grid."""
+    """Yield the rows of a procedure with settings from a grid."""
     split = groups.load(name, options)
     settings, error = _chosen(split.head(CHOICE_ROWS.get(name)), params, grid, options)
     note = ", ".join(f"{key}={value}" for key, value in settings.items())
@@ -239,7 +239,7 @@ def _printed(group, name, params, grid, options):
 
 
 def trees(options):
-    """Test error of other forests against the number of trees."""
+    """Measure the test error of other forests against the number of trees."""
     for name in options.sets or [name for name in RIVAL_SETS if name not in FURTHER]:
         split = groups.load(name, options)
         for rival in RIVAL_SETS[name]:
@@ -251,7 +251,7 @@ def trees(options):
 
 
 def _chosen(split, fixed, grid, options):
-    """Settings of least error on a fifth of the training rows, and that error in percent."""
+    """Return the settings with the lowest error on a fifth of the training rows, and the error."""
     X, X_held, y, y_held = train_test_split(
         split.X_train, split.y_train, test_size=0.2, random_state=0
     )
@@ -263,7 +263,7 @@ def _chosen(split, fixed, grid, options):
         )
         return 100 * (1 - model.fit(X, y).score(X_held, y_held))
 
-    # The number of candidates is that of the best random forest.
+    # The best random forest determines the number of candidates.
     candidates = [math.ceil(n_features**power) for power in POWERS]
     best = min(candidates, key=lambda q: error(100, objective=None, max_features=q))
     grid = groups.pick(options, grid, {name: values[:2] for name, values in grid.items()})
@@ -276,7 +276,7 @@ def _chosen(split, fixed, grid, options):
 
 
 def _curve(prefix, make, split, most, options):
-    """Rows of test errors of the first trees of one forest for each seed."""
+    """Yield rows with test errors of the first trees of one forest for each seed."""
     sizes = [n for n in CURVE if n <= most]
     found, votes = {n: [] for n in sizes}, {n: [] for n in sizes}
     times = []
@@ -329,7 +329,7 @@ def nu(options):
 
 
 def steps(options):
-    """Error by the number of steps of an iteration, in which the signs of the bound are fixed."""
+    """Measure the error by the number of steps of an iteration with fixed signs."""
     for name, own in STEP_SETS.items():
         split = groups.load(name, options)
         for kind, changes in STEPS.items():
@@ -348,7 +348,7 @@ def steps(options):
 
 
 def _errors_by_depth(model, X, y, rows, labels):
-    """Errors in percent of the upper parts of one tree."""
+    """Return errors in percent of the upper parts of one tree."""
     forest = model.forest_
     parent = forest.parents()
     depth = np.zeros(forest.n_nodes, dtype=int)
@@ -369,7 +369,7 @@ def _errors_by_depth(model, X, y, rows, labels):
 
 
 def prior(options):
-    """Equal classes in training and corrected probabilities, as on faces in section 6.2."""
+    """Measure equal classes in training and corrected probabilities, as in section 6.2."""
     split = groups.load("connect4", options)
     classes, codes, counts = np.unique(split.y_train, return_inverse=True, return_counts=True)
     share = counts / counts.sum()
@@ -472,7 +472,7 @@ def error_table(stored):
 
 
 def _cell(row, paper=None):
-    """Format mean and deviation, and in brackets what the paper reports, measured or not."""
+    """Format mean and deviation, and the value of the paper in brackets."""
     text = f"[{paper:g}]" if paper is not None else ""
     return f"{cells.cell(row, with_paper=False)} {text}".rstrip() if row else text
 

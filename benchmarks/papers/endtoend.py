@@ -96,7 +96,7 @@ MEASURES |= {
 
 
 def rows_of(name, split, parameters, options, seeds=3, has_soft=False):
-    """Rows of hard accuracy over some seeds, and if wanted of soft accuracy and of fit times."""
+    """Yield rows of hard accuracy over some seeds, optionally also soft accuracy and fit times."""
     parameters = groups.pick(options, parameters, parameters | QUICK)
     hard, soft, spent, leaves = [], [], [], []
     for seed in groups.seeds(options, seeds):
@@ -149,7 +149,7 @@ def as_printed(options):
 
 
 def tradeoff(options):
-    """Figure 6 of the paper: splits that a row passes in the first trees, and accuracy."""
+    """Measure figure 6 of the paper: splits that a row passes in the first trees, and accuracy."""
     path = options.results / "endtoend_tradeoff.json"
     stored = results.read(path)
     for name, forest in PRINTED_FORESTS.items():
@@ -177,7 +177,7 @@ def tradeoff(options):
 
 
 def _tradeoff_points(model, split):
-    """Number of trees, splits that a row passes in them, and accuracy in percent."""
+    """Return number of trees, splits that a row passes in them, and accuracy in percent."""
     paths, starts = model.decision_path(split.X_test)
     nodes = np.diff(paths.tocsc().indptr)  # rows at each node
     points = []
@@ -189,7 +189,7 @@ def _tradeoff_points(model, split):
         else:
             response = sum(tree.predict_proba(split.X_test) for tree in model.estimators_[:n])
         found = model.classes_[response.argmax(axis=1)]
-        passed = nodes[: starts[n]].sum() / len(found) - n  # a leaf is no split
+        passed = nodes[: starts[n]].sum() / len(found) - n  # without leaves
         points.append([n, float(passed), 100 * float((found == split.y_test).mean())])
     return points
 
@@ -297,7 +297,7 @@ def steepness_table(stored):
 
 
 def _with_trees(row, name):
-    """Format an error of table 1, with the number of trees where the paper has more."""
+    """Format an error of table 1, with the number of trees if the paper has more."""
     n_trees = re.search(r"(\d+) trees?,", row["note"])[1]
     text = cells.cell(row)
     if int(n_trees) < PRINTED_FORESTS[name]["n_estimators"]:

@@ -3,7 +3,7 @@
     python -m benchmarks.papers.hinge GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
 ``as-printed`` has the settings of the paper; ``--sets`` takes patterns of its rows there, such as
-``published/madelon-100x*``. The error is that of the model that training returns, not the smallest
+``published/madelon-100x*``. Errors are measured on the final model of training, not the smallest
 test error during training.
 """
 

@@ -3,7 +3,7 @@
     python -m benchmarks.papers.manifold as-printed [--data FOLDER] [--quick] [--models NAME ...]
 
 ``as-printed`` repeats the simulations and the importances of the paper; ``--models`` names the
-models of the simulations to run, or "importances", and results of all others are kept.
+models of the simulations to run, or "importances"; other stored results are kept.
 """
 
 import time
@@ -27,7 +27,7 @@ from benchmarks.lib.timing import mean_sd
 from skforest import ManifoldForestClassifier, ManifoldProcedure
 
 SHAPE = (28, 28)
-# Forests of figure 3 of the paper, and that of our setting.
+# Forests of figure 3 of the paper, and our setting.
 KINDS = "patch", "sparse", "axis", "default"
 ERROR = "error, {}, 100 trees"
 # Simulations and numbers of rows whose errors are stored as rows, too.
@@ -49,7 +49,7 @@ MEASURES = {
 
 
 def as_printed(options):
-    """The simulations and the importances of the paper, with its settings."""
+    """Measure the simulations and the importances of the paper, with its settings."""
     if options.models != ["importances"]:
         yield from _simulations(options)
     if not options.models or "importances" in options.models:
@@ -95,7 +95,7 @@ def _simulations(options):
 
 
 def _learning_curve(name, model_name, repeat, sizes, trees, n_test):
-    """Errors in percent and processor seconds of a model on one draw, for every training size."""
+    """Return errors in percent and processor seconds of a model on one draw, by training size."""
     simulation = SIMULATIONS[name]
     rng = np.random.default_rng([repeat, *name.encode()])
     X, y = simulation.draw(max(sizes), rng)
@@ -125,7 +125,7 @@ def _network(simulation, trees, seed):
 
 
 def _forest(projection):
-    """A forest as in the paper: exact search, signs as sparse weights, sums over patches."""
+    """Return a forest of the paper: exact search, signs as sparse weights, sums over patches."""
 
     def make(simulation, trees, seed):
         own = {"procedure": ManifoldProcedure.as_printed()}
@@ -144,8 +144,8 @@ def _forest(projection):
 
 
 # Models of the simulations, from the simulation, the number of trees and a seed. Models of
-# scikit-learn have its defaults; neighbors and iterations are those of the authors' notebooks, and
-# boosting compares a part of the features, since it would take hours otherwise.
+# scikit-learn have default settings, except for neighbors and iterations from the authors'
+# notebooks; boosting compares a part of the features, because it would take hours otherwise.
 MODELS = {
     "sparse forest": _forest("sparse"),
     "patch forest": _forest("patch"),

@@ -22,14 +22,14 @@ from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import mean_sd
 from skforest import CO2ForestClassifier, CO2Procedure, NonGreedyProcedure, NonGreedyTreeClassifier
 
-# All features compete for the first cut of a node; no bootstrap, no held out rows.
+# All features compete for the first cut of a node, without bootstrap and held-out rows.
 GROWN = {"max_features": None, "bootstrap": False, "holdout": 0.0}
 # The procedure as the paper prints it: a CO2 tree as printed, then joint training at a constant
-# rate, on rows and splits as they are and without early stopping. The paper prints neither the
-# number of epochs nor learning rates.
+# rate, without scaling of rows and splits, and without early stopping. The paper prints neither
+# the number of epochs nor learning rates.
 PRINTED_CO2 = GROWN | {"objective": "co2", "procedure": CO2Procedure.as_printed()}
 PRINTED = {"n_epochs": 30, "procedure": NonGreedyProcedure.as_printed()}
-# What the paper chooses on held-out training rows, for each depth.
+# Settings that the paper chooses on held-out training rows, for each depth.
 NUS = (0.1, 1.0, 4.0, 10.0, 43.0, 100.0)
 RATES = (0.03, 0.01)
 GRID = {"scaling": ("minmax", "standard"), "nu": NUS, "learning_rate": RATES}
@@ -43,13 +43,13 @@ PRINTED_DEPTHS = (6, 10, 14, 18)
 
 
 def _printed(joint_nu, joint_rate, joint, **kw):
-    """A CO2 tree as printed that is refined by joint training with the parameters `joint`."""
+    """Return a CO2 tree as printed, refined by joint training with the parameters `joint`."""
     own = with_changes(PRINTED, {"nu": joint_nu, "learning_rate": joint_rate} | joint)
     return _co2(**kw, refine=NonGreedyTreeClassifier(**own))
 
 
 def _co2(**kw):
-    """A CO2 tree as printed, with parameters of its own."""
+    """Return a CO2 tree as printed, with the given parameters."""
     return CO2ForestClassifier(1, **with_changes(PRINTED_CO2, kw))
 
 
@@ -117,7 +117,7 @@ def as_printed(options):
     for name in options.sets or SETS:
         split = groups.load(name, options)
         for depth in options.depths or groups.pick(options, PRINTED_DEPTHS, PRINTED_DEPTHS[:1]):
-            start = {}  # settings of the CO2 tree, from which joint training starts as well
+            start = {}  # settings of the CO2 tree, also as the start of joint training
             for model, make in PRINTED_MODELS.items():
                 if model == "OC1" and name in LARGE or model not in options.models:
                     continue
@@ -144,7 +144,7 @@ def as_printed(options):
 
 
 def _chosen(split, model, fixed, grid, options):
-    """`fixed`, and settings of least error on a fifth of at most `CHOICE_ROWS` training rows."""
+    """Choose settings in addition to `fixed` on a fifth of at most `CHOICE_ROWS` training rows."""
     n = min(CHOICE_ROWS, len(split.X_train))
     X, _, y, _ = train_test_split(split.X_train, split.y_train, train_size=n - 1, random_state=0)
     X, X_held, y, y_held = train_test_split(X, y, test_size=0.2, random_state=0)
