@@ -27,11 +27,13 @@ from .estimators.nongreedy import (
 )
 from .estimators.refinement import refine
 from .export import to_c, to_onnx
-from .export.persistence import load, save, show_versions, skops_types, slim, to_dict
+from .export.dicts import to_dict
+from .export.persistence import load, save, show_versions, skops_types, slim
 from .forest import Forest
 from .inspect.counterfactual import counterfactual
 from .inspect.displays import FeatureImportancesDisplay, TrainingCurveDisplay
-from .inspect.explain import importances_table, shapley_values
+from .inspect.explain import shapley_values
+from .inspect.importances import importances_table
 from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
 from .inspect.similarity import LeafEmbedding, prototypes, proximity

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.datasets import make_friedman1
 from sklearn.model_selection import train_test_split
 
-from benchmarks.lib import cells, data, groups, results
+from benchmarks.lib import cells, comparison, data, groups, results
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import interleave, mean_sd, ratios
 from benchmarks.lib.timing import seconds as seconds_of
@@ -51,6 +51,8 @@ FIRST_CUTS = ("hist", "exact")
 FIRST_CUT_SETS = ("pendigits", "satimage", "letter_libsvm")
 DTYPES = ("float32", "float16")
 STEPS = (1, 3, 10, 30)  # least number of steps of an epoch
+WEIGHTS = (3, 5, 8, 10)  # largest numbers of weights of a split
+SPARSE_SETS = ("letter_libsvm", "usps", "mnist")
 OWN_LOSS = {  # estimators whose loss is that of the package, or the same as a user writes it
     "CO2": (CO2ForestRegressor, {"n_estimators": 10, "min_samples_leaf": 10} | PLAIN),
     "non-greedy": (NonGreedyTreeRegressor, {"max_depth": 5}),
@@ -141,6 +143,26 @@ MEASURES |= {
 MEASURES |= {
     f"flops/read-{where}": Measure(f"speed of reading rows from {where}, by NumPy", "GB/s")
     for where in ("cache", "memory")
+}
+
+MEASURES |= {
+    f"sparse/{task}-{n}": Measure(
+        f"error of CO2 forests with at most {n} weights a split over that without a limit, "
+        f"geometric mean of the {task} tables with more columns",
+        "x",
+        more=False,
+    )
+    for task in comparison.TASKS
+    for n in WEIGHTS
+}
+MEASURES |= {
+    f"sparse/{name}-{n}": Measure(
+        f"error, {name}, 30 trees, " + (f"at most {n} weights a split" if n else "no limit"),
+        "%",
+        more=False,
+    )
+    for name in SPARSE_SETS
+    for n in (0, *WEIGHTS)
 }
 
 
@@ -359,6 +381,46 @@ def steps(options):
         yield Row(f"steps/letter_libsvm-{n}", found, note)
 
 
+def sparse(options):
+    """Error and size with a limit of the weights of a split; on tables relative to no limit."""
+    quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
+    for task, names in groups.pick(options, comparison.TASKS, quick).items():
+        kind = CO2ForestClassifier if task == "classification" else CO2ForestRegressor
+        found = {n: {} for n in WEIGHTS}
+        for name in names:
+            errors = {n: [] for n in (None, *WEIGHTS)}
+            for seed in range(options.rounds or 2):
+                split = data.load_table(name, options.data, seed, 1000)
+                for n in errors:
+                    procedure = CO2Procedure(max_weights=n)
+                    model = kind(procedure=procedure, random_state=seed, n_jobs=options.n_jobs)
+                    model.fit(split.X_train, split.y_train)
+                    errors[n].append(100 * (1 - model.score(split.X_test, split.y_test)))
+            dense = np.mean(errors[None]) + comparison.OFFSET
+            for n in WEIGHTS:
+                if split.X_train.shape[1] > n:
+                    found[n][name] = (np.mean(errors[n]) + comparison.OFFSET) / dense
+        for n, by_table in found.items():
+            note = ", ".join(f"{name} {ratio:.2f}" for name, ratio in by_table.items())
+            ratios = list(by_table.values())
+            value = float(np.exp(np.mean(np.log(ratios)))) if ratios else 1.0
+            yield Row(f"sparse/{task}-{n}", ratios or [1.0], note, value=value)
+    for name in options.sets or SPARSE_SETS:
+        split = groups.load(name, options)
+        for n in (0, *WEIGHTS):
+            errors, spent = [], []
+            for seed in groups.seeds(options):
+                procedure = CO2Procedure(max_weights=n or None)
+                model = CO2ForestClassifier(30, procedure=procedure, random_state=seed, **PLAIN)
+                start = time.process_time()
+                model.fit(split.X_train, split.y_train)
+                spent.append(time.process_time() - start)
+                errors.append(100 * (1 - model.score(split.X_test, split.y_test)))
+            size_of = f"{model.forest_.nbytes / 2**20:.1f} MiB"
+            note = f"{mean_sd(errors)} %, {statistics.median(spent) / 30:.2f} s a tree, {size_of}"
+            yield Row(f"sparse/{name}-{n}", errors, note)
+
+
 class SquaredLoss(Loss):
     """Half of the squared error, as a user writes it."""
 
@@ -429,7 +491,19 @@ def first_cut_table(stored):
     return ("", *FIRST_CUTS, "Command"), rows
 
 
-GROUPS = (errors, special, variants, seconds, scaling, size, flops, first_cut, steps, own_loss)
+GROUPS = (
+    errors,
+    special,
+    variants,
+    seconds,
+    scaling,
+    size,
+    flops,
+    first_cut,
+    steps,
+    sparse,
+    own_loss,
+)
 OPTIONS = groups.SETS | groups.SEEDS
 OPTIONS |= {"--trees": {"type": int, "help": "largest number of trees"}}
 TABLES = {

@@ -20,7 +20,7 @@ from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegr
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
 from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
-from ..estimators.prediction import Part, Prediction, is_forest
+from ..estimators.prediction import Part, Prediction, is_forest, response_of
 from ..estimators.targets import ForestClassifierMixin, ForestRegressorMixin
 from ..estimators.unwrap import members_of
 from ..estimators.validation import TableEstimator, store_parameters
@@ -30,6 +30,7 @@ from ..table.training_set import TrainingSet, check_groups
 from ..training.blending import blend_weights, find_temperature, sharpened
 from ..training.progress import Steps
 from ..training.threads import TimeLimit
+from .encoding import Columns
 from .folds import sample_folds
 from .leaderboard import (
     BLEND,
@@ -50,7 +51,6 @@ from .members import (
     kind_of,
     mean_importances,
     responder_of,
-    response_of,
 )
 from .parameters import MemberParameters, check_names
 from .schedule import common_rows, named, shortened, train_in_time
@@ -70,8 +70,10 @@ members : "auto" or list of str, estimator or (str, estimator)
     Models to blend. "auto": the estimators of this package with default parameters, under the
     names "manifold" (for classification only), "co2", "hinge" and "boosting". A list may contain
     these names, and estimators with or without a name: forests of this package with other
-    parameters, or any estimators of scikit-learn. If `random_state` or `n_jobs` of a member is
-    None, the blend sets it. Set parameters of a named estimator as ``name__parameter``.
+    parameters, or any estimators of scikit-learn. Those that read no categories, or take no
+    missing values, get encoded columns, as the last step of a pipeline. If `random_state` or
+    `n_jobs` of a member is None, the blend sets it. Set parameters of a named estimator as
+    ``name__parameter``.
 cv : int, splitter or iterable
     Folds that members leave out and predict. An int is their number, at least 2. Folds are
     stratified by class. Copies of a row stay in one fold, unless they repeat by chance or equal X
@@ -199,7 +201,7 @@ class _Blend(MemberParameters, TableEstimator):
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
             It may hold numbers, categories and missing values, see :doc:`/guide/tables`, but no
-            infinite values. Members of other packages must be able to read it.
+            infinite values.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, or numbers in regression.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -246,6 +248,12 @@ class _Blend(MemberParameters, TableEstimator):
         """Validated X, y and weights, divided into folds."""
         numbers, target, weight, levels = self._validate_fit(X, y, sample_weight)
         target = self._encode_target(target, False)
+        categorical = self.categorical_features
+        encoding = partial(
+            Columns.of(numbers, levels, not isinstance(categorical, str)).encoded,
+            categorical_features=categorical,
+            n_outputs=target.shape[1],
+        )
         feature_map = FeatureMap.fit(numbers, weight, levels, False)
         numbers, _ = feature_map.training_inputs(numbers)
         rows = TrainingSet(numbers, target, weight)
@@ -270,7 +278,8 @@ class _Blend(MemberParameters, TableEstimator):
         # classes.
         has_equal_folds = isinstance(cv, Integral) and groups is None
         compares_all = not (self.refit and has_equal_folds and self.scoring is None)
-        return BlendedRows(X, decoded, weight, rows, folds, classes, compares_all, number)
+        given = classes, compares_all, encoding, number
+        return BlendedRows(X, decoded, weight, rows, folds, *given)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
@@ -447,7 +456,6 @@ class _Blend(MemberParameters, TableEstimator):
             estimator = item[-1] if isinstance(item, tuple) else item
             if isinstance(estimator, BaseEstimator):
                 own = get_tags(estimator)
-                tags.input_tags.allow_nan &= own.input_tags.allow_nan
                 tags.target_tags.multi_output &= own.target_tags.multi_output
         if tags.classifier_tags is not None:
             tags.classifier_tags.multi_label = tags.target_tags.multi_output

@@ -17,12 +17,12 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators.base import take_rows
-from ..estimators.prediction import is_forest
-from ..estimators.targets import same_classes
+from ..estimators.prediction import has_classes, has_response, is_forest, response_of
 from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer, sharpened
 from ..training.method import mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
+from .encoding import weight_options
 
 # Members are compared on the rows of as many folds as have this many distinct rows, and all
 # classes, at least 2: with more rows, weights hardly change.
@@ -45,8 +45,9 @@ class BlendedRows:
 
     n_batches = 3  # whose prediction is timed
 
-    def __init__(self, X, y, weight, rows, folds, classes, compares_all, groups=None):
+    def __init__(self, X, y, weight, rows, folds, classes, compares_all, encoding, groups=None):
         self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
+        self.encoding = encoding  # function from an estimator to one that reads X
         self.classes, self.groups = classes, groups  # classes of every output; None in regression
         self.rows = rows  # TrainingSet
         fold, n_folds, self.parts, self.splits = folds
@@ -253,6 +254,7 @@ class OtherMember(Member):
 
     def begin(self, samples, limit=None):
         """Prepare training; with a limit, NotInTime if a trial says that there is no time."""
+        self.model = samples.encoding(self.estimator)
         self.n_folds = self.n_left_out = samples.n_compared
         self.n_wanted, self.n_done = self.n_folds, 0
         self.total = np.zeros((len(samples.fold), samples.n_columns))
@@ -310,14 +312,15 @@ class OtherMember(Member):
         del self.total, self.n_predicted
 
     def _fitted(self, samples, own):
-        model, options = clone(self.estimator), {}
+        model, options = clone(self.model), {}
         if samples.weight is not None:
-            if not _takes_weight(model):
+            if not _takes_weight(self.estimator):
                 raise ValueError(
-                    f"the member {self.name!r}, a {type(model).__name__}, takes no sample_weight; "
-                    "members need it where the blend has class_weight, or sample_weight in fit"
+                    f"the member {self.name!r}, a {type(self.estimator).__name__}, takes no "
+                    "sample_weight; members need it where the blend has class_weight, or "
+                    "sample_weight in fit"
                 )
-            options = {"sample_weight": samples.weight[own]}
+            options = weight_options(model, samples.weight[own])
         return model.fit(take_rows(samples.X, own), samples.y[own], **options)
 
 
@@ -431,37 +434,6 @@ def _has_same_entries(X, other):
     return bool(((X == other) | ((X != X) & (other != other))).all())
 
 
-def response_of(model, X, classes):
-    """Class probabilities of all outputs side by side, or predictions: (n_samples, n_columns).
-
-    `classes` are those of the blend, a list with one array for each output; None in regression. A
-    model that did not see a class gives it the probability 0.
-    """
-    if has_response(model) and _has_classes(model, classes):
-        return model._response(X)
-    if classes is None:
-        found = np.asarray(model.predict(X), dtype=np.float64)
-        return found.reshape(len(found), -1)
-    proba, known = model.predict_proba(X), model.classes_
-    if len(classes) == 1:
-        proba, known = [proba], [known]
-    if not isinstance(proba, list):
-        raise ValueError(
-            f"{type(model).__name__}.predict_proba returns no list of arrays, one for each output"
-        )
-    parts = []
-    for part, own, labels in zip(proba, known, classes):
-        if part.shape[1:] != own.shape:
-            raise ValueError(
-                f"{type(model).__name__}.predict_proba returns an array of shape {part.shape} for "
-                f"{len(own)} classes"
-            )
-        whole = np.zeros((len(part), len(labels)))
-        whole[:, np.searchsorted(labels, own)] = part
-        parts.append(whole)
-    return np.concatenate(parts, axis=1)
-
-
 def responder_of(blend, classes):
     """`BaseForest._responder` for a blend; `classes` are those of each output."""
     if blend.is_categorical_ is not None:
@@ -477,7 +449,7 @@ def responder_of(blend, classes):
             columns.update(own_columns)
             if not is_scaling:  # others read float32
                 encode, is_scaling = own_encode, model._scales_features
-            if has_response(model) and _has_classes(model, classes):
+            if has_response(model) and has_classes(model, classes):
                 function = respond
         functions.append((weights[name], function))
 
@@ -527,15 +499,6 @@ def _check_equal_codes(models):
                 f"the member {name!r} has other categories than the members before it, so "
                 "this blend has no predictor"
             )
-
-
-def has_response(model):
-    """Can a blend average the responses of the forest of this estimator?"""
-    return is_forest(model) and not model._has_own_link
-
-
-def _has_classes(model, classes):
-    return classes is None or same_classes(model._every_classes, classes)
 
 
 def check_response(response, shape, name, is_proba=False):

@@ -98,6 +98,10 @@ batch_size : int
 min_batches : int
     Minimum number of steps of an epoch, at least 1. An epoch shows the rows of small nodes several
     times, with the same signs for signs="old". Algorithm 1 of the paper has tau steps.
+max_weights : int or None
+    Maximum number of weights of a hyperplane that are not 0, at least 1. The smallest weights are
+    set to 0 in the first half of the epochs of a node, more and more of them. A forest of many
+    features then takes a fraction of the memory, and predicts faster. None: all may differ from 0.
 smoothing : float
     Pseudocount that is added to each class of a leaf when its log loss is computed in training, in
     rows of mean weight. Greater than 0. 0.1 suits forests, and 1 suits single trees. Stored leaves
@@ -220,6 +224,7 @@ class CO2Procedure(Procedure):
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
         "batch_size": [Interval(Integral, 1, 2**20, closed="both")],
         "min_batches": [Interval(Integral, 1, 2**20, closed="both")],
+        "max_weights": [Interval(Integral, 1, 2**20, closed="both"), None],
         "smoothing": [Interval(Real, 0.0, None, closed="neither")],
         "scaling": [StrOptions({"minmax", "standard"}), None],
         "row_norm": [Interval(Real, 0.0, None, closed="neither"), None],
@@ -252,6 +257,7 @@ class CO2Procedure(Procedure):
         n_epochs="auto",
         batch_size=100,
         min_batches=1,
+        max_weights=None,
         smoothing=0.1,
         scaling="minmax",
         row_norm=8.0,

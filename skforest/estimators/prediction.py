@@ -6,6 +6,8 @@ is a forest or a blend. Files read its parts.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from .unwrap import refusal
 
 NEEDED = "a fitted estimator of skforest or a blend of these"
@@ -37,6 +39,10 @@ class Part:
     def is_forest(self):
         """bool: does a `Forest` predict?"""
         return is_forest(self.model)
+
+    def response(self, X, classes):
+        """Response to the rows of a table, see `response_of`."""
+        return response_of(self.model, X, classes)
 
     def checked(self, reason):
         """The model; raises TypeError, with the reason, if it is no forest of this package."""
@@ -79,3 +85,49 @@ def prediction_of(estimator, needed=NEEDED):
 def is_forest(estimator):
     """Is it an estimator of this package whose model is one `Forest`?"""
     return hasattr(type(estimator), "_routing_forest")
+
+
+def same_classes(classes, others):
+    """Are the classes of all outputs, lists of arrays, equal?"""
+    return len(classes) == len(others) and all(map(np.array_equal, classes, others))
+
+
+def has_response(model):
+    """Can a blend average the responses of the forest of this estimator?"""
+    return is_forest(model) and not model._has_own_link
+
+
+def has_classes(model, classes):
+    """Has the response of this estimator a column for each of these classes?"""
+    return classes is None or same_classes(model._every_classes, classes)
+
+
+def response_of(model, X, classes):
+    """Class probabilities of all outputs side by side, or predictions: (n_samples, n_columns).
+
+    `classes` are those of the blend, a list with one array for each output; None in regression. A
+    model that did not see a class gives it the probability 0.
+    """
+    if has_response(model) and has_classes(model, classes):
+        return model._response(X)
+    if classes is None:
+        found = np.asarray(model.predict(X), dtype=np.float64)
+        return found.reshape(len(found), -1)
+    proba, known = model.predict_proba(X), model.classes_
+    if len(classes) == 1:
+        proba, known = [proba], [known]
+    if not isinstance(proba, list):
+        raise ValueError(
+            f"{type(model).__name__}.predict_proba returns no list of arrays, one for each output"
+        )
+    parts = []
+    for part, own, labels in zip(proba, known, classes):
+        if part.shape[1:] != own.shape:
+            raise ValueError(
+                f"{type(model).__name__}.predict_proba returns an array of shape {part.shape} for "
+                f"{len(own)} classes"
+            )
+        whole = np.zeros((len(part), len(labels)))
+        whole[:, np.searchsorted(labels, own)] = part
+        parts.append(whole)
+    return np.concatenate(parts, axis=1)

@@ -25,6 +25,7 @@ from ..training.losses import (
 )
 from ..training.method import balancing_factor
 from .base import StrOptions
+from .prediction import same_classes
 from .predictor import ClassPredictor, Predictor
 
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
@@ -314,11 +315,6 @@ class ForestClassifierMixin(ClassifierMixin):
             )
         is_right = (data.y[known] == found).all(axis=1)
         self.oob_score_ = float(np.average(is_right, weights=data.weight[known]))
-
-
-def same_classes(classes, others):
-    """Are the classes of all outputs, lists of arrays, equal?"""
-    return len(classes) == len(others) and all(map(np.array_equal, classes, others))
 
 
 def target_matrix(y, name="y"):

@@ -6,8 +6,7 @@ weighted forests, and how the sum of their responses becomes a prediction.
 
 import numpy as np
 
-from ..estimators.prediction import Part, prediction_of
-from ..estimators.targets import same_classes
+from ..estimators.prediction import Part, prediction_of, same_classes
 from ..estimators.unwrap import active_steps, inside, unwrapped, unwrapped_alone
 from .columns import operations_of
 

@@ -1,40 +1,45 @@
-"""Fitted estimators in files and as dicts, and the versions in use.
+"""Fitted estimators in files, and the versions in use.
 
 A saved estimator is a saved `Forest` (docs/format) whose header has further entries: the name of
 the class, its parameters, and the fitted attributes that are not arrays of the forest. A saved
-blend has one such forest for each member; the header of the file has the same entries for the
-blend. Nothing is pickled, so you can load files from untrusted sources.
+blend has one such forest for each member that is one; the header of the file has the same entries
+for the blend. Members of other packages are written by skops. Nothing is pickled, so you can load
+files from untrusted sources.
 """
 
 import copy
 
 import numpy as np
 from sklearn import show_versions as show_scikit_learn_versions
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 import skforest
 
 from .._docs import with_texts
-from ..estimators.prediction import Part, is_forest
+from ..blend.encoding import TableReader
+from ..estimators.prediction import is_forest
 from ..estimators.unwrap import rewrapped, unwrapped, unwrapped_alone
 from ..forest import Forest, load_with_header, package_versions
 from ..forest.io import as_value_error, write_forests
 from ..forest.storage import Levels
-from ..inspect.contents import forest_of, refuse_networks, value_rows
-from ..table.feature_map import KINDS, VALUE
-from ..table.matrix import LIMIT
+from ..inspect.contents import forest_of
 from ..training.parameters import ParameterObject
+from .others import OtherObjects
 
 # Fitted attributes that are stored as arrays of the file, or made from them.
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
 OF_WARM_START = ("_trained_rounds",)  # they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
-SCHEMA_VERSION = 1  # of `to_dict`; docs/json.md describes it
+# Harmless types of scikit-learn's encoders in `TableReader` pipelines that skops does not know.
+ENCODERS = ("numpy.dtype", "sklearn.model_selection._split.KFold")
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
 
 
-def _to_json(value, name):
-    """A parameter or attribute as a value that JSON can represent."""
+def _to_json(value, name, others):
+    """A parameter or attribute as a value that JSON can represent.
+
+    Estimators of other packages are added to `others`.
+    """
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufU":
             raise TypeError(f"{name} is an array of {value.dtype}, which cannot be saved")
@@ -42,17 +47,23 @@ def _to_json(value, name):
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
-        return {"items": [[_to_json(k, name), _to_json(v, name)] for k, v in value.items()]}
+        return {
+            "items": [
+                [_to_json(k, name, others), _to_json(v, name, others)] for k, v in value.items()
+            ]
+        }
     if isinstance(value, tuple):
-        return {"tuple": [_to_json(item, name) for item in value]}
+        return {"tuple": [_to_json(item, name, others) for item in value]}
     if isinstance(value, list):
-        return [_to_json(item, name) for item in value]
+        return [_to_json(item, name, others) for item in value]
     if isinstance(value, set | frozenset):
-        return {"set": [_to_json(item, name) for item in sorted(value, key=str)]}
+        return {"set": [_to_json(item, name, others) for item in sorted(value, key=str)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_forest(value) or (isinstance(value, ParameterObject) and _is_public(value)):
-        return {"estimator": type(value).__name__, "params": _params_to_json(value)}
+        return {"estimator": type(value).__name__, "params": _params_to_json(value, others)}
+    if isinstance(value, BaseEstimator) and not isinstance(value, ParameterObject):
+        return others.add(value)
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
         "lists, tuples, sets, dicts and arrays of these can. pickle and joblib can save any "
@@ -60,23 +71,23 @@ def _to_json(value, name):
     )
 
 
-def _params_to_json(estimator):
+def _params_to_json(estimator, others):
     params = estimator.get_params(deep=False)
     if isinstance(params.get("random_state"), np.random.RandomState | np.random.Generator):
         params["random_state"] = None
-    return {name: _to_json(value, name) for name, value in params.items()}
+    return {name: _to_json(value, name, others) for name, value in params.items()}
 
 
-def _header_of(estimator):
+def _header_of(estimator, others):
     """Entries of the header of an estimator: its class, parameters and fitted attributes."""
     apart = {*estimator.get_params(deep=False), *WITH_FOREST, *OF_WARM_START, "_skl_callbacks"}
     state = {k: value for k, value in estimator.__getstate__().items() if k not in apart}
     return {
         "estimator": type(estimator).__name__,
-        "params": _params_to_json(estimator),
+        "params": _params_to_json(estimator, others),
         "state": {
             # Names of columns are an object array, and are stored with the forest.
-            name: None if name == "feature_names_in_" else _to_json(value, name)
+            name: None if name == "feature_names_in_" else _to_json(value, name, others)
             for name, value in state.items()
         },
     }
@@ -116,19 +127,22 @@ def _flat(items):
     return [one for item in items for one in _flat(item)] if isinstance(items, list) else [items]
 
 
-def _from_json(value):
+def _from_json(value, others):
     if isinstance(value, list):
-        return [_from_json(item) for item in value]
+        return [_from_json(item, others) for item in value]
     if isinstance(value, dict):
         if "array" in value:
             return np.array(value["array"], dtype=_dtype_from_json(value["dtype"]))
         if "estimator" in value:
-            return _new_estimator(value)
+            return _new_estimator(value, others)
+        if "other" in value:
+            return others.get(value["other"])
         if "items" in value:
-            return {_from_json(key): _from_json(item) for key, item in value["items"]}
+            pairs = value["items"]
+            return {_from_json(key, others): _from_json(item, others) for key, item in pairs}
         if "set" in value:
-            return {_from_json(item) for item in value["set"]}
-        return tuple(_from_json(item) for item in value["tuple"])
+            return {_from_json(item, others) for item in value["set"]}
+        return tuple(_from_json(item, others) for item in value["tuple"])
     return value
 
 
@@ -139,10 +153,10 @@ def save(estimator, path, *, layout="file"):
     ----------
     estimator : estimator of skforest
         Fitted. Of a search, or of a pipeline without transformers, only the fitted estimator
-        inside is saved. A `random_state` that is a generator is saved as None; this affects
-        another fit, but not predictions. `partial_fit` cannot continue the training of a loaded
-        estimator. Labels of dtype object, such as strings of a data frame, are loaded as an array
-        of fixed-length str.
+        inside is saved. Members of a blend from other packages are written by skops. A
+        `random_state` that is a generator is saved as None; this affects another fit, but not
+        predictions. `partial_fit` cannot continue the training of a loaded estimator. Labels of
+        dtype object, such as strings of a data frame, are loaded as an array of fixed-length str.
     path : str, Path or binary file
         An existing file is replaced once the new one is complete. If you pass an open file, such
         as `io.BytesIO` or a member of an archive, everything is written at the end.
@@ -155,8 +169,10 @@ def save(estimator, path, *, layout="file"):
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If JSON cannot represent a parameter, if labels have mixed types, if a member of a blend is
-        not from this package, or if transformers of a pipeline change the rows.
+        If JSON cannot represent a parameter, if labels have mixed types, or if transformers of a
+        pipeline change the rows.
+    ImportError
+        If skops is needed and not installed.
     ValueError
         If arrays of strings among the parameters take more than 4 MiB; use lists instead.
 
@@ -179,13 +195,34 @@ def save(estimator, path, *, layout="file"):
     True
     """
     estimator = unwrapped_alone(estimator, "a file", "; or save the pipeline with skops or joblib")
-    if hasattr(estimator, "members_"):  # pipelines among them are not saved
-        members = [_member(Part(model, name=name)) for name, model in estimator.members_.items()]
-        extra = _header_of(estimator)
+    others = OtherObjects()
+    if hasattr(estimator, "members_"):
+        members, extra = _parts_of_blend(estimator, others)
     else:
-        members, extra = [(_forest_of_estimator(estimator), _header_of(estimator))], {}
+        members, extra = [(_forest_of_estimator(estimator), _header_of(estimator, others))], {}
     _check_strings([extra, *(entries for _, entries in members)])
-    write_forests(path, members, layout, extra)
+    write_forests(path, members, layout, extra, others.content())
+
+
+def _parts_of_blend(blend, others):
+    """Forests of a blend with the entries of their headers, and those of the header of the file.
+
+    Members of other packages are added to `others`.
+    """
+    forests, rest = [], {}
+    for name, model in blend.members_.items():
+        if is_forest(model):
+            forests.append((model.forest_, {"name": name, **_header_of(model, others)}))
+        else:
+            rest[name] = others.add(model)
+    extra = _header_of(blend, others)
+    if rest:
+        extra["other_members"] = list(rest.items())
+    if not forests:  # which have them otherwise
+        for name in ("classes_", "feature_names_in_"):
+            if hasattr(blend, name):
+                extra["state"][name] = others.add(getattr(blend, name))
+    return forests, extra
 
 
 def _forest_of_estimator(estimator):
@@ -194,20 +231,15 @@ def _forest_of_estimator(estimator):
     return forest_of(estimator)
 
 
-def _member(part):
-    """Forest of a member of a blend, and the entries of its header."""
-    estimator = part.checked(
-        ", which cannot be saved without pickle; joblib.dump can save this blend, but its files "
-        "must be trusted"
-    )
-    return estimator.forest_, {"name": part.name, **_header_of(estimator)}
-
-
 @with_texts()
-def load(path, *, mmap_mode=None):
+def load(path, *, mmap_mode=None, trusted=()):
     """Read an estimator that `save` wrote.
 
     {reads}
+    trusted : list of str, default=()
+        For blends with members of other packages, names of types that skops may make in addition
+        to those of skforest, scikit-learn, NumPy and SciPy and others that skops knows to be
+        harmless.
 
     Returns
     -------
@@ -220,24 +252,31 @@ def load(path, *, mmap_mode=None):
         If `path` does not exist.
     ValueError
         If there is no saved estimator at `path`, if it has another format, or if it is damaged.
+    TypeError
+        If the file has objects of other packages that are not `trusted`.
+    ImportError
+        If it has objects of other packages, and skops is not installed.
 
     See Also
     --------
     save : Write a fitted estimator.
     """
-    forests, header = load_with_header(path, mmap_mode)
+    if isinstance(trusted, str):
+        raise TypeError(f"trusted={trusted!r} must be a list of names")
+    forests, header, content = load_with_header(path, mmap_mode)
     is_blend = "estimator" in header
     first = header if is_blend else header["members"][0]
     if "estimator" not in first:
         raise ValueError(f"{path} contains a Forest, not an estimator; Forest.load reads it")
     _class_of(first["estimator"], path)
+    others = OtherObjects.read(content, path, {*skops_types(), *trusted})
     with as_value_error(f"{path} is damaged"):
         _check_strings(header)
         if is_blend:
-            return _restored_blend(header, forests)
+            return _restored_blend(header, forests, others)
         if len(forests) > 1:
             raise ValueError(f"it has {len(forests)} forests, but is no blend")
-        return _restored(first, forests[0])
+        return _restored(first, forests[0], others)
 
 
 def _class_of(name, path, *others):
@@ -254,18 +293,18 @@ def _is_public(value):
     return getattr(skforest, type(value).__name__, None) is type(value)
 
 
-def _new_estimator(header):
+def _new_estimator(header, others):
     """An unfitted estimator, or a parameter object."""
-    params = {key: _from_json(value) for key, value in header["params"].items()}
+    params = {key: _from_json(value, others) for key, value in header["params"].items()}
     return _class_of(header["estimator"], "the file", ParameterObject)(**params)
 
 
-def _restored(header, forest):
+def _restored(header, forest, others):
     """A fitted estimator of one forest."""
-    estimator = _new_estimator(header)
+    estimator = _new_estimator(header, others)
     if not is_forest(estimator):
         raise ValueError(f"a {type(estimator).__name__} is no estimator of one forest")
-    _set_state(estimator, header["state"], forest)
+    _set_state(estimator, header["state"], forest, others)
     estimator.forest_ = forest
     _check_state(estimator, forest.task)
     if estimator.n_features_in_ != forest.n_inputs:
@@ -276,18 +315,18 @@ def _restored(header, forest):
     return estimator
 
 
-def _restored_blend(header, forests):
+def _restored_blend(header, forests, others):
     """A fitted blend."""
-    blend = _new_estimator(header)
+    blend = _new_estimator(header, others)
     if is_forest(blend):
         raise ValueError(f"a {type(blend).__name__} has one forest, not {len(forests)}")
-    _set_state(blend, header["state"], forests[0])
-    blend.members_ = {
-        str(own["name"]): _restored(own, forest) for own, forest in zip(header["members"], forests)
+    first = forests[0] if forests else None
+    _set_state(blend, header["state"], first, others)
+    members = {
+        str(own["name"]): _restored(own, forest, others)
+        for own, forest in zip(header["members"], forests)
     }
-    first = forests[0]
-    _check_state(blend, first.task)
-    for name, member in blend.members_.items():
+    for member in members.values():
         own = member.forest_
         if (own.task, own.n_outputs) != (first.task, first.n_outputs):
             raise ValueError("members have different targets")
@@ -295,23 +334,32 @@ def _restored_blend(header, forests):
             raise ValueError("members have different classes")
         if member.n_features_in_ != blend.n_features_in_:
             raise ValueError("members have different numbers of features")
+    members |= {str(name): others.get(k["other"]) for name, k in header.get("other_members", ())}
+    for name, member in members.items():
         if type(blend.weights_[name]) is not float:
             raise ValueError(f"a weight is {blend.weights_[name]!r}")
+        if not hasattr(member, "predict"):
+            raise ValueError(f"the member {name!r} is a {type(member).__name__}")
+    if not members:
+        raise ValueError("it has no members")
+    # The order of the members is that of their sum.
+    blend.members_ = {name: members[name] for name in blend.weights_ if name in members}
+    _check_state(blend, first.task if forests else None)
     if type(blend.temperature_) is not float or not blend.temperature_ > 0:
         raise ValueError(f"temperature_ is {blend.temperature_!r}")
     return blend
 
 
-def _set_state(estimator, state, forest):
-    """Set fitted attributes; names of columns and classes are those of the forest."""
+def _set_state(estimator, state, forest, others):
+    """Set fitted attributes; names of columns and classes are those of the forest, if any."""
     for key, value in state.items():
         if hasattr(type(estimator), key):
             raise ValueError(f"{key!r} is not a fitted attribute")
-        value = _from_json(value)
-        if key == "feature_names_in_":
+        value = _from_json(value, others)
+        if key == "feature_names_in_" and forest is not None:
             value = np.array(forest.feature_names or (), dtype=object)
         setattr(estimator, key, value)
-    if forest.classes is not None:
+    if forest is not None and forest.classes is not None:
         estimator.classes_, n_classes = forest.classes, len(forest.classes)
         if forest.n_classes is not None:
             n_classes = forest.n_classes
@@ -326,6 +374,7 @@ def _check_state(estimator, task):
     Otherwise `predict` would fail, long after the file was read.
     """
     state = vars(estimator)
+    task = task or ("classification" if "classes_" in state else "regression")
     if is_classifier(estimator) != (task != "regression"):
         raise ValueError(f"{type(estimator).__name__} has a forest for {task}")
     needed = {"n_features_in_": int, "n_outputs_": int}
@@ -391,7 +440,7 @@ def slim(estimator):
 
 
 def skops_types():
-    """Names of the types of skforest that a skops file of a fitted estimator may contain.
+    """Names of the types that a skops file of a fitted estimator of skforest may contain.
 
     Pass them to `skops.io.load` as trusted types; it refuses to create types that it does not
     know.
@@ -409,177 +458,8 @@ def skops_types():
     ``skops.io.load("model.skops", trusted=skforest.skops_types())`` loads an estimator.
     """
     public = [getattr(skforest, name) for name in skforest.__all__]
-    types = [thing for thing in (*public, Levels) if isinstance(thing, type)]
-    return sorted({f"{one.__module__}.{one.__name__}" for one in types})
-
-
-# -------------------------------------------------------------------------------------- dicts
-
-
-def to_dict(estimator):
-    """A fitted estimator as a dict of lists, strings and numbers, which JSON can represent.
-
-    Parameters
-    ----------
-    estimator : estimator of skforest or Forest
-        Fitted estimator, which may be a blend of estimators of skforest.
-
-    Returns
-    -------
-    model : dict
-        Everything that is needed to predict. :doc:`/json` describes the entries and contains a
-        reader in plain Python. Numbers are not rounded.
-
-    Raises
-    ------
-    NotFittedError
-        If the estimator is not fitted.
-    TypeError
-        If `estimator`, or a member of a blend, is neither an estimator of skforest nor a Forest,
-        splits are networks, or labels are neither numbers nor strings.
-
-    See Also
-    --------
-    save : Smaller files, which `load` makes an estimator of.
-    export_text : One tree, to read.
-
-    Examples
-    --------
-    >>> import json
-    >>> from sklearn.datasets import load_iris
-    >>> from skforest import CO2ForestClassifier, to_dict
-    >>> X, y = load_iris(return_X_y=True)
-    >>> forest = CO2ForestClassifier(10, max_depth=2, random_state=0).fit(X, y)
-    >>> model = to_dict(forest)
-    >>> model["task"], model["classes"]
-    ('classification', [[0, 1, 2]])
-    >>> text = json.dumps(model)
-    """
-    estimator = unwrapped_alone(estimator, "a dict")
-    refuse_networks(estimator)
-    if getattr(estimator, "_has_own_link", False):
-        raise TypeError(
-            f"the link of loss={estimator.loss!r} is code, which a dict cannot contain"
-        )
-    if hasattr(estimator, "members_"):
-        return _blend_to_dict(estimator)
-    forest = forest_of(estimator)
-    is_forest = forest is estimator
-    bags = zip(forest.bag_start[:-1].tolist(), forest.bag_start[1:].tolist())
-    values = value_rows(forest)
-    used = np.unique(forest.direction)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "skforest_version": forest.versions.get("skforest"),
-        "estimator": None if is_forest else type(estimator).__name__,
-        "task": forest.task,
-        "classes": _classes(forest),
-        "n_outputs": forest.n_outputs,
-        "inputs": _inputs(forest),
-        "features": _features(forest),
-        "directions": _directions(forest, used),
-        "gate": forest.gate,
-        "steepness": forest.steepness,
-        "aggregate": forest.aggregate,
-        "link": forest.link,
-        "baseline": forest.baseline.tolist(),
-        "bags": [[_nodes(forest[tree], values, used) for tree in range(*bag)] for bag in bags],
-    }
-
-
-def _blend_to_dict(blend):
-    members = []
-    for name, member in blend.members_.items():
-        try:
-            model = to_dict(member)
-        except TypeError as error:
-            raise TypeError(f"the member {name!r} of the blend has no dict: {error}") from error
-        members.append({"name": name, "weight": blend.weights_[name], "model": model})
-    first = members[0]["model"]
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "skforest_version": first["skforest_version"],
-        "estimator": type(blend).__name__,
-        "task": first["task"],
-        "classes": first["classes"],
-        "n_outputs": first["n_outputs"],
-        "temperature": blend.temperature_,
-        "members": members,
-    }
-
-
-def _classes(forest):
-    """Labels of every output: a list of lists; None in regression."""
-    if forest.classes is None:
-        return None
-    labels = [label.item() if hasattr(label, "item") else label for label in forest.classes]
-    for label in labels:
-        if not isinstance(label, str | bool | int | float):
-            raise TypeError(f"the label {label!r} is neither a number nor a string")
-    n_classes = forest.n_classes or [forest.n_outputs]
-    return [labels[end - n : end] for n, end in zip(n_classes, np.cumsum(n_classes))]
-
-
-def _inputs(forest):
-    """The first step for each column of X."""
-    names = forest.feature_names or [None] * forest.n_inputs
-    limit = LIMIT if len(forest.scale) else float(np.finfo(np.float32).max)
-    keys = ("offset", 0.0), ("scale", 1.0), ("low", -limit), ("high", limit)
-    keys += ("fill", None), ("tail", 0.0), ("knots", None)
-    own = {key: getattr(forest, key).tolist() or [x] * len(names) for key, x in keys}
-    return [
-        {"name": name, "type": "category", "levels": list(forest.levels[j])}
-        if j in forest.levels
-        else {"name": name, "type": "number"} | {key: own[key][j] for key in own}
-        for j, name in enumerate(names)
-    ]
-
-
-def _features(forest):
-    """How each feature is made from an input."""
-    feature_map = forest.feature_map
-    if not len(feature_map.source):
-        return [{"input": j, "kind": "value"} for j in range(forest.n_features)]
-    features = []
-    for f, (j, kind) in enumerate(zip(feature_map.source.tolist(), feature_map.kind.tolist())):
-        feature = {"input": j, "kind": KINDS[kind]}
-        if kind != VALUE:
-            feature["table"] = feature_map.table_of(f).tolist()
-        features.append(feature)
-    return features
-
-
-def _directions(forest, codes):
-    """Weights of the directions with some codes."""
-    matrix = forest.directions(codes).astype(np.float64)
-    return [
-        {"features": matrix.indices[a:b].tolist(), "weights": matrix.data[a:b].tolist()}
-        for a, b in zip(matrix.indptr[:-1], matrix.indptr[1:])
-    ]
-
-
-def _nodes(tree, values, codes):
-    """Nodes of a tree; `values` are the value rows, and `codes` those of the directions."""
-    direction = np.searchsorted(codes, tree.direction).tolist()
-    threshold, gain = tree.threshold.tolist(), tree.gain.tolist()
-    rows = -1 - tree.child[tree.child < 0]
-    leaf_values = iter(values[rows].toarray().tolist())
-    nodes = []
-    for child, weight in zip(tree.child.tolist(), tree.node_weight.tolist()):
-        if child > 0:
-            k = (child - 1) // 2
-            nodes.append({
-                "direction": direction[k], "threshold": threshold[k], "left": child,
-                "right": child + 1, "weight": weight, "gain": gain[k],
-            })  # fmt: skip
-            continue
-        leaf = {"value": next(leaf_values), "weight": weight}
-        if len(tree.slope_start):
-            entries = slice(*tree.slope_start[-1 - child : 1 - child])
-            leaf["slope_features"] = tree.slope_feature[entries].tolist()
-            leaf["slopes"] = tree.slope[entries].tolist()
-        nodes.append(leaf)
-    return nodes
+    types = [thing for thing in (*public, Levels, TableReader) if isinstance(thing, type)]
+    return sorted({*ENCODERS, *(f"{one.__module__}.{one.__name__}" for one in types)})
 
 
 def show_versions():

@@ -2,7 +2,9 @@
 
 A file has one member or several, each of them a forest: its metadata, in the header of the file,
 and all arrays of `storage.ARRAYS`. Every array is stored in the narrowest dtype that represents it
-exactly, and sequences that rise evenly are stored as differences. Nothing is pickled.
+exactly, and sequences that rise evenly are stored as differences. Objects of other packages, such
+as members of a blend, are one more array of bytes, which this module does not look into. Nothing
+is pickled.
 
 A file is not trusted. Before an array is decompressed or allocated, its name must be known, the
 shape and dtype that it declares must agree with its size in bytes, and the memory of all arrays,
@@ -47,6 +49,7 @@ JSON_MEMORY = {b"[": 200, b"{": 400, b":": 200, b",": 120, b'"': 64}
 
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
 _DELTA = "delta:"
+_OTHERS = "others"  # the array of objects of other packages
 _KEY = re.compile(r"(0|[1-9][0-9]{0,2})\.(delta:)?([a-z_]+)")  # "1.delta:tree_start", "0.child"
 _LABEL_KINDS = "biufcSUmM"  # dtypes of classes that need no pickle
 _PICKLE_STARTS = (b"\x80", b"x", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00", b"\x04\x22M\x18")
@@ -129,9 +132,9 @@ class _Entry(NamedTuple):
     """An array in a file."""
 
     key: str  # in the file
-    member: int  # number of the forest that it belongs to
+    member: int  # number of the forest that it belongs to; -1: none
     is_delta: bool  # whether it has differences of neighbours
-    name: str  # in a Forest, or "classes"
+    name: str  # in a Forest, "classes", or _OTHERS
     dtype: np.dtype  # in memory; None: as in the file
 
     @property
@@ -139,6 +142,8 @@ class _Entry(NamedTuple):
         """Kinds of dtypes and the number of axes that it may have in the file."""
         if self.name == "classes":
             return _LABEL_KINDS, 1
+        if self.name == _OTHERS:
+            return "u", 1
         return ("iu", 1) if self.is_delta else ("biuf", ARRAYS[self.name][1])
 
 
@@ -150,6 +155,9 @@ def _entries(header):
     members = header["members"]
     entries, names = [], [set() for _ in members]
     for key in header["arrays"]:
+        if key == _OTHERS:
+            entries.append(_Entry(key, -1, False, key, np.dtype(np.uint8)))
+            continue
         match = _KEY.fullmatch(key)
         number = int(match[1]) if match else len(members)
         if number >= len(members) or match[3] not in (*ARRAYS, "classes"):
@@ -184,7 +192,7 @@ def _labels(classes):
     return np.asarray(classes.tolist())
 
 
-def write_forests(path, members, layout="file", extra=None):
+def write_forests(path, members, layout="file", extra=None, others=None):
     """Write forests to a file or folder.
 
     Parameters
@@ -195,6 +203,8 @@ def write_forests(path, members, layout="file", extra=None):
     layout : {"file", "folder"}, default="file"
     extra : dict, default=None
         Further entries of the header of the file.
+    others : ndarray of uint8, default=None
+        Objects of other packages, as bytes.
     """
     if layout not in ("file", "folder"):
         raise ValueError(f'layout is {layout!r}; it must be "file" or "folder"')
@@ -212,6 +222,8 @@ def write_forests(path, members, layout="file", extra=None):
             stored["classes"] = _labels(classes)
         headers.append({"forest": metadata, **own})
         arrays |= {f"{number}.{name}": array for name, array in stored.items()}
+    if others is not None:
+        arrays[_OTHERS] = others
     header = {"format": FORMAT, "members": headers, "arrays": list(arrays), **(extra or {})}
     text = json.dumps(header)
     n_bytes = CHARACTER_MEMORY * len(text) + _json_memory(text.encode("ascii"))
@@ -314,6 +326,8 @@ def read_forests(path, mmap_mode=None):
     header : dict
     parts : list of (dict, dict)
         Arrays and metadata of each forest, as `Forest` takes them.
+    others : ndarray of uint8, or None
+        Objects of other packages, as bytes.
 
     Raises
     ------
@@ -367,7 +381,7 @@ def _read_folder(path, mmap_mode):
                     array = np.load(own, mmap_mode=mmap_mode, allow_pickle=False)
                     _check_text(array, entry.key)
             found.append((entry, array))
-        return header, _parts(header, found)
+        return header, *_parts(header, found)
 
 
 def _read_archive(path, start, file, size):
@@ -400,16 +414,22 @@ def _read_archive(path, start, file, size):
             with archive.open(info) as member:
                 shape, dtype = _check_npy(member, entry.key, info.file_size, *entry.declared)
                 found.append((entry, _read_array(member, entry, shape, dtype, memory)))
-        return header, _parts(header, found)
+        return header, *_parts(header, found)
 
 
 def _parts(header, found):
-    """Arrays and metadata of each forest; `found` are pairs of an entry and an array."""
+    """Arrays and metadata of each forest, and other objects; `found` are pairs of entry, array."""
     parts = [({}, member["forest"] | {"classes": None}) for member in header["members"]]
+    others = None
     for entry, array in found:
+        if entry.name == _OTHERS:
+            others = array
+            continue
         arrays, metadata = parts[entry.member]
         (metadata if entry.name == "classes" else arrays)[entry.name] = array
-    return parts
+    if not parts and others is None:
+        raise ValueError("it has neither forests nor other models")
+    return parts, others
 
 
 class _Memory:
@@ -476,7 +496,7 @@ def _check_header(header, path):
             f"{path} has format {header['format']}; this version reads format {FORMAT}"
         )
     members, keys = header.get("members"), header.get("arrays")
-    if not isinstance(members, list) or not 0 < len(members) <= MAX_MEMBERS:
+    if not isinstance(members, list) or len(members) > MAX_MEMBERS:
         raise ValueError(f"{path} is damaged: its header has no list of members")
     if not all(isinstance(m, dict) and isinstance(m.get("forest"), dict) for m in members):
         raise ValueError(f"{path} is damaged: its header does not describe a forest")

@@ -580,14 +580,14 @@ class Forest:
         ValueError
             If there is no saved forest at `path`, if it has another format, or if it is damaged.
         """
-        forests, _ = load_with_header(path, mmap_mode)
-        if len(forests) > 1:
+        forests, *_ = load_with_header(path, mmap_mode)
+        if len(forests) != 1:
             raise ValueError(f"{path} contains {len(forests)} forests; skforest.load reads it")
         return forests[0]
 
 
 def load_with_header(path, mmap_mode=None):
-    """Return the list of forests in a file, and its header, to which estimators add entries."""
-    header, parts = io.read_forests(path, mmap_mode)
+    """Return the forests in a file, its header, and objects of other packages as bytes."""
+    header, parts, others = io.read_forests(path, mmap_mode)
     with io.as_value_error(f"{path} is damaged"):
-        return [Forest(arrays, **metadata) for arrays, metadata in parts], header
+        return [Forest(arrays, **metadata) for arrays, metadata in parts], header, others

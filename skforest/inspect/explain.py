@@ -1,4 +1,4 @@
-"""Shapley values and importances of the columns of fitted forests, boosting and blends."""
+"""Shapley values of the columns of fitted forests, boosting and blends."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,18 +10,17 @@ import numpy as np
 from .._kernels.base.rows import random_stream, tree_seed
 from .._kernels.explain.shapley import ShapleyTrees
 from ..estimators.base import take_rows
-from ..estimators.prediction import NEEDED, prediction_of
-from ..estimators.unwrap import refusal, unwrapped
+from ..estimators.prediction import prediction_of
+from ..estimators.unwrap import unwrapped
 from ..estimators.validation import draw_seed
 from ..forest.statistics import probabilities
-from ..table.frames import as_frame
+from ..table.frames import as_frame, mixed_rows, stacked_rows
 from ..table.matrix import dense
 from ..training.blending import sharpened
 from ..training.threads import in_parallel
-from .contents import importances_of_forest, value_rows
+from .contents import value_rows
 
 UNITS = ("auto", "raw", "response")
-IMPORTANCE_TYPES = ("impurity", "count")
 MAX_BACKGROUND = 100  # rows of X that background=None takes
 MAX_EXACT = 16  # 2^16 sets of mixtures take milliseconds
 N_CHUNKS = 16  # parts of a forest that are explained in parallel; fixed, as is the order of sums
@@ -189,7 +188,7 @@ def shapley_values(
     else:
         with _of_background():
             background = whole.transform(background)
-    parts = [_Part(model, forest, weight) for model, forest, weight in game.members]
+    parts = game.parts
     for part in parts:
         part.map_rows(X, background)
     n_pairs = n_permutations // 2
@@ -201,11 +200,12 @@ def shapley_values(
         if part not in sampled
     ]
     if sampled:
-        found.append(_explain_mixtures(sampled, game, seed, n_pairs, n_jobs))
+        shape = X.shape[0], estimator.n_features_in_, background.shape[0]
+        found.append(_explain_mixtures(sampled, game, shape, seed, n_pairs, n_jobs))
     for more_values, more_variance in found:
         values += more_values
         variance += more_variance
-    base = game.respond([(part.weight, part.forest, part.Z) for part in parts]).mean(axis=0)
+    base = game.respond((part, part.background) for part in parts).mean(axis=0)
     names = whole.names(getattr(estimator, "feature_names_in_", None))
     return _explanation(estimator, names, X, values, np.tile(base, (X.shape[0], 1)), variance)
 
@@ -223,25 +223,28 @@ def _check_parameters(units, max_exact, n_permutations):
 
 
 class _Game:
-    """A prediction as a function of the responses of some forests.
+    """A prediction as a function of the responses of some models.
 
     Parameters
     ----------
-    members : list of (estimator, Forest, float)
-        Forests whose responses are added, with their weights.
+    parts : list of _ForestPart or _OtherPart
+        Models whose weighted responses are added.
+    n_responses : int
+        Number of columns of a response.
     finish : callable, default=None
-        Function of this sum. None: there is none, and the forests can be explained one by one.
+        Function of this sum. None: there is none, and the parts can be explained one by one.
     outputs : {"all", "second", "difference"}, default="all"
         Outputs that are explained. For two classes, only the second one, or its difference from
         the first.
     """
 
-    def __init__(self, members, finish=None, outputs="all"):
-        self.members, self.finish, self.outputs = members, finish, outputs
+    def __init__(self, parts, n_responses, finish=None, outputs="all"):
+        self.parts, self.n_responses = parts, n_responses
+        self.finish, self.outputs = finish, outputs
 
     @property
     def n_outputs(self):
-        return self.members[0][1].n_outputs if self.outputs == "all" else 1
+        return self.n_responses if self.outputs == "all" else 1
 
     def select(self, response):
         """The outputs that are explained, on the last axis."""
@@ -250,9 +253,9 @@ class _Game:
         second = response[..., 1:]
         return second - response[..., :1] if self.outputs == "difference" else second
 
-    def respond(self, parts):
-        """Predictions of mapped rows; `parts` are tuples of weight, Forest and rows."""
-        total = sum(weight * forest.response_mapped(Z) for weight, forest, Z in parts)
+    def respond(self, rows_of_parts):
+        """Predictions of mapped rows, from pairs of a part and rows."""
+        total = sum(part.weight * part.respond(rows) for part, rows in rows_of_parts)
         return self.select(total if self.finish is None else self.finish(total))
 
 
@@ -264,43 +267,41 @@ def _game(estimator, units):
             'units="raw" needs a single forest; a blend is explained in units of its response'
         )
     unit_of_parts = "response" if prediction.is_blend else units
-    members = [
-        (part.model, _predicting_forest(part, unit_of_parts), part.weight)
-        for part in prediction.parts
-    ]
-    forest = members[0][1]
-    is_binary = forest.task == "classification" and forest.n_outputs == 2
-    is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
-    is_raw = units == "raw" or (units == "auto" and is_boosting and not prediction.is_blend)
-    if is_raw and forest.link != "identity":
-        forest = forest.replaced(forest.arrays, link="identity")
-        return _Game([(estimator, forest, 1.0)], None, "difference" if is_binary else "all")
-    finish = None if is_raw else _clipping(members)
+    parts = [_part(one, unit_of_parts, prediction.classes) for one in prediction.parts]
+    n_classes = [len(labels) for labels in prediction.classes or ()]
+    n_responses = sum(n_classes) or estimator.n_outputs_
+    is_binary = n_classes == [2]
+    if not prediction.is_blend:
+        forest, weight = parts[0].forest, parts[0].weight
+        n_responses = forest.n_outputs
+        is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
+        is_raw = units == "raw" or (units == "auto" and is_boosting)
+        if is_raw and forest.link != "identity":
+            forest = forest.replaced(forest.arrays, link="identity")
+            part = _ForestPart(estimator, forest, weight)
+            return _Game([part], n_responses, None, "difference" if is_binary else "all")
+        if is_raw:
+            return _Game(parts, n_responses, None, "second" if is_binary else "all")
+    finish = None
+    if len(n_classes) > 1 and not all(part.is_proba for part in parts):
+        finish = partial(_clipped, n_classes=n_classes)
     if prediction.temperature != 1:
         finish = partial(sharpened, temperature=prediction.temperature)
-    return _Game(members, finish, "second" if is_binary else "all")
+    return _Game(parts, n_responses, finish, "second" if is_binary else "all")
 
 
-def _clipping(members):
-    """A function from responses to probabilities of several outputs; None if not needed.
-
-    Forests with hard or soft splits whose trees are averaged need none: their responses are
-    probabilities.
-    """
-    forests = [forest for _, forest, _ in members]
-    n_classes = forests[0].n_classes
-    if n_classes is None or all(f.gate != "margin" and f.aggregate == "mean" for f in forests):
-        return None
-    return lambda response: np.concatenate(probabilities(response, n_classes), axis=1)
+def _clipped(response, n_classes):
+    """Probabilities of several outputs, side by side."""
+    return np.concatenate(probabilities(response, n_classes), axis=1)
 
 
-def _predicting_forest(part, units):
-    """The forest of a part of the prediction."""
+def _part(part, units, classes):
+    """A part of a prediction, as a part of a game."""
     if not part.is_forest:
-        raise refusal(part.model, part.what, NEEDED)
+        return _OtherPart(part, classes)
     if units == "response" and part.model._has_own_link:
         raise TypeError(f"{part.what} has a loss with an inverse_link, which is not explained")
-    return part.model._routing_forest
+    return _ForestPart(part.model, part.model._routing_forest, part.weight)
 
 
 @contextmanager
@@ -313,19 +314,24 @@ def _of_background():
         raise
 
 
-class _Part:
+class _ForestPart:
     """A forest of a game, and the rows as it sees them."""
 
     def __init__(self, model, forest, weight):
         self.model, self.forest, self.weight = model, forest, weight
         self.is_additive = forest.gate == "hard" and forest.link == "identity"
+        # Are its responses probabilities, in classification?
+        self.is_proba = forest.gate != "margin" and forest.aggregate == "mean"
         source = forest.feature_map.source
         self.player = source if len(source) else np.arange(forest.n_features, dtype=np.int32)
+        self.n_columns = forest.n_features
+        self.respond = forest.response_mapped
 
     def map_rows(self, X, background):
+        """Keep the rows and the background."""
         self.X = self._mapped(X)
         with _of_background():
-            self.Z = self._mapped(background)
+            self.background = self._mapped(background)
 
     def _mapped(self, X):
         """Mapped rows as float32, which route bytes in the same way."""
@@ -333,6 +339,34 @@ class _Part:
         if Z is None:
             Z = self.forest.map_coded(dense(self.model._validate_predict(X)))
         return np.ascontiguousarray(Z, dtype=np.float32)
+
+    def mixture(self, i, rows, is_taken):
+        """Rows with the players that are taken from row i, and others from background rows."""
+        background = self.background[rows][:, None, None, None]
+        mixture = np.where(is_taken[..., self.player], self.X[i], background)
+        return np.ascontiguousarray(mixture.reshape(-1, mixture.shape[-1]))
+
+
+class _OtherPart:
+    """A model of another package, which reads tables."""
+
+    is_additive, is_proba = False, True
+
+    def __init__(self, part, classes):
+        self.weight, self.what = part.weight, part.what
+        self.respond = partial(part.response, classes=classes)
+
+    def map_rows(self, X, background):
+        """Keep the rows and the background."""
+        self.background, self.n_columns = background, X.shape[1]
+        with _of_background():
+            self.rows = stacked_rows(background, X)
+
+    def mixture(self, i, rows, is_taken):
+        """As `_ForestPart.mixture`, with the columns of the table as players."""
+        number = np.arange(rows.start, rows.stop)[:, None, None, None, None]
+        number = np.where(is_taken, self.background.shape[0] + i, number)
+        return mixed_rows(self.rows, number.reshape(-1, number.shape[-1]))
 
 
 # ------------------------------------------------------------------------------- hard trees, sums
@@ -343,16 +377,16 @@ def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs):
     forest, n_inputs = part.forest, part.forest.n_inputs
     values = np.ascontiguousarray(game.select(value_rows(forest).toarray()))
     slopes = np.ascontiguousarray(game.select(forest.slope.astype(np.float64)))
-    scale = part.weight * _tree_scales(forest) / len(part.Z)
+    scale = part.weight * _tree_scales(forest) / len(part.background)
     bounds = np.linspace(0, len(forest), min(len(forest), N_CHUNKS) + 1).astype(int)
-    largest = np.maximum(np.abs(part.X).max(axis=0), np.abs(part.Z).max(axis=0))
+    largest = np.maximum(np.abs(part.X).max(axis=0), np.abs(part.background).max(axis=0))
     size = max(1, BLOCK // (n_inputs * game.n_outputs * (len(bounds) - 1)))
 
     def explain(start, chunk, control):
         X = part.X[start : start + size]
         value, variance = found = np.zeros((2, len(X), n_inputs, game.n_outputs))
         walker = ShapleyTrees(
-            forest, X, part.Z, part.player, n_inputs, values, slopes, max_exact, n_pairs,
+            forest, X, part.background, part.player, n_inputs, values, slopes, max_exact, n_pairs,
             tree_seed(seed, start),
         )  # fmt: skip
         for t in range(bounds[chunk], bounds[chunk + 1]):
@@ -394,14 +428,15 @@ def _tree_arrays(forest, number, player, largest):
 # ------------------------------------------------------------------------------ any other response
 
 
-def _explain_mixtures(parts, game, seed, n_pairs, n_jobs):
-    """Values of a sum of forests of any kind, from permutations, and their variances.
+def _explain_mixtures(parts, game, shape, seed, n_pairs, n_jobs):
+    """Values of a sum of models of any kind, from permutations, and their variances.
+
+    `shape` has the numbers of rows, of columns and of background rows.
 
     For each pair of a row and a background row, the rows between the two are predicted along a
     permutation of the players, in which one player after the other is taken from the first row.
     """
-    n_samples, n_inputs = len(parts[0].X), parts[0].forest.n_inputs
-    n_background = len(parts[0].Z)
+    n_samples, n_inputs, n_background = shape
     size = max(1, BLOCK // (2 * n_pairs * (n_inputs + 1) * _n_columns(parts)))
 
     def explain(i, control):
@@ -436,12 +471,7 @@ def _changes(parts, game, i, rows, order):
     for start in range(0, n_inputs + 1, size):
         step = np.arange(start, min(start + size, n_inputs + 1))
         is_taken = rank < step[:, None]  # (n_rows, n_pairs, 2, n_steps, n_inputs)
-        mixtures = []
-        for part in parts:
-            background = part.Z[rows][:, None, None, None]
-            mixture = np.where(is_taken[..., part.player], part.X[i], background)
-            mixture = np.ascontiguousarray(mixture.reshape(-1, mixture.shape[-1]))
-            mixtures.append((part.weight, part.forest, mixture))
+        mixtures = ((part, part.mixture(i, rows, is_taken)) for part in parts)
         responses.append(game.respond(mixtures).reshape(*is_taken.shape[:-1], game.n_outputs))
     change = np.empty((*order.shape, game.n_outputs))
     gains = np.diff(np.concatenate(responses, axis=-2), axis=-2)
@@ -450,8 +480,8 @@ def _changes(parts, game, i, rows, order):
 
 
 def _n_columns(parts):
-    """Largest number of features that a forest has."""
-    return max(part.forest.n_features for part in parts)
+    """Largest number of columns that a model reads."""
+    return max(part.n_columns for part in parts)
 
 
 # -------------------------------------------------------------------------------------- the result
@@ -477,108 +507,3 @@ def _explanation(estimator, names, X, values, base_values, variance):
     )
     found.standard_errors = errors
     return found
-
-
-# ------------------------------------------------------------------------------------ importances
-
-
-def importances_table(estimator, importance_type="impurity"):
-    """Importances of the columns of X with their names, the most important first.
-
-    All features that are made from a column, such as the indicators of its levels or of its
-    missing values, are added up.
-
-    Parameters
-    ----------
-    estimator : estimator of skforest
-        Fitted forest, tree, boosting, or blend of these and other estimators. It may be inside a
-        search or a pipeline, whose transformers then name the features.
-    importance_type : {"impurity", "count"}, default="impurity"
-        "impurity": decrease of impurity, as in `feature_importances_`. "count": number of splits
-        that use a column; not for blends. See `Forest.feature_importances`.
-
-    Returns
-    -------
-    table : DataFrame, or dict of lists without pandas
-        The index, or the first entry of the dict, is "feature": names of the columns of X, or
-        "x0", "x1" and so on if they have none. Columns:
-
-        importance : float
-            At least 0, with sum 1, or all 0 if there is no split.
-        std : float
-            Standard deviation of the importance over the trees; over bags for hinge forests and
-            oblique boosting; over the members of a blend, with their weights. This column is
-            missing if there is only one of these.
-
-    Raises
-    ------
-    NotFittedError
-        If the estimator is not fitted.
-    TypeError
-        If the estimator is not one of skforest, or has no importances, such as
-        `torch.E2ENetworkTree` and estimators that `slim` returned.
-    ValueError
-        If `importance_type` is invalid, or is "count" for a blend.
-
-    See Also
-    --------
-    shapley_values : Divides single predictions among the columns.
-    sklearn.inspection.permutation_importance : Loss of score when a column is permuted.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from skforest import ManifoldForestRegressor, importances_table
-    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-    >>> forest = ManifoldForestRegressor(50, random_state=0).fit(X, y)
-    >>> table = importances_table(forest)
-    >>> list(table.index[:2])
-    ['bmi', 's5']
-    >>> bool(abs(table["importance"].sum() - 1) < 1e-12)
-    True
-    """
-    if importance_type not in IMPORTANCE_TYPES:
-        raise ValueError(f"importance_type={importance_type!r} must be one of {IMPORTANCE_TYPES}")
-    whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
-    if prediction_of(estimator).is_blend:
-        if importance_type != "impurity":
-            raise ValueError(
-                f"importance_type={importance_type!r} needs a single forest; for a blend, only "
-                '"impurity" is possible'
-            )
-        importance, std = _importances_of_blend(estimator)
-    else:
-        if not hasattr(estimator, "feature_importances_"):
-            raise TypeError(
-                f"estimator is of type {type(estimator).__name__} and has no importances: its "
-                "splits are networks, or slim() removed what importances need"
-            )
-        importance, std, _ = importances_of_forest(estimator.forest_, importance_type)
-    names = whole.names(getattr(estimator, "feature_names_in_", None))
-    if names is None:
-        names = [f"x{j}" for j in range(len(importance))]
-    order = np.argsort(-importance, kind="stable")
-    names = [str(names[j]) for j in order]
-    columns = {"importance": importance[order]}
-    if not np.isnan(std).any():
-        columns["std"] = std[order]
-    try:
-        import pandas as pd
-    except ImportError:
-        return {"feature": names} | {key: values.tolist() for key, values in columns.items()}
-    return pd.DataFrame(columns, index=pd.Index(names, name="feature"))
-
-
-def _importances_of_blend(blend):
-    """Importances of the inputs and their weighted standard deviations over members."""
-    importance = blend.feature_importances_
-    members = [
-        (blend.weights_[name], np.asarray(model.feature_importances_))
-        for name, model in blend.members_.items()
-        if np.shape(getattr(model, "feature_importances_", None)) == importance.shape
-    ]
-    if len(members) < 2:
-        return importance, np.full(len(importance), np.nan)
-    weight, found = map(np.array, zip(*members))
-    found = found / np.maximum(found.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    return importance, np.sqrt(np.average((found - importance) ** 2, axis=0, weights=weight))

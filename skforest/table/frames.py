@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from .._warnings import warn_caller
+from .matrix import dense
 
 UNKNOWN = -1.0  # the code of a level that was not seen in training
 MAX_LEVELS = 2**24  # codes up to here are exact in float32
@@ -573,3 +574,24 @@ def where_not_finite(X, names, missing_too):
     name = names[int(np.flatnonzero(wrong.any(axis=0))[0])]
     first = "Fill missing values first, as with sklearn.impute.SimpleImputer, and remove"
     return f"It is in column {name!r}. {first if missing_too else 'Remove'} or clip infinite ones."
+
+
+# ------------------------------------------------------------------------------ mixtures of rows
+
+
+def stacked_rows(first, second):
+    """Rows of two tables of one kind, one below the other: a narwhals.DataFrame, or an ndarray."""
+    if all(map(nw.dependencies.is_into_dataframe, (first, second))):
+        first, second = nw.from_native(first), nw.from_native(second)
+        return nw.concat([first, second.select(first.columns)], how="vertical")
+    return np.concatenate(
+        [dense(np.asarray(X) if isinstance(X, list) else X) for X in (first, second)]
+    )
+
+
+def mixed_rows(rows, number):
+    """Rows whose column j comes from the rows number[:, j] of `stacked_rows`."""
+    if isinstance(rows, np.ndarray):
+        return rows[number, np.arange(number.shape[1])]
+    columns = {name: rows.get_column(name)[number[:, j]] for j, name in enumerate(rows.columns)}
+    return nw.from_dict(columns).to_native()

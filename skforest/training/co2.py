@@ -46,6 +46,7 @@ class CO2Settings(ObliqueSettings):
     n_epochs: int | str = "auto"
     batch_size: int = 100
     min_batches: int = 1
+    max_weights: int | None = None
     smoothing: float
     row_norm: float | None
     signs: str = "current"
@@ -83,6 +84,7 @@ class CO2Method(ObliqueMethod):
             momentum=settings.momentum,
             batch_size=settings.batch_size,
             min_batches=settings.min_batches,
+            max_weights=settings.max_weights or 0,
             n_visits=STUMP_VISITS if is_auto else UNLIMITED,
             max_epochs=MAX_STUMP_EPOCHS if is_auto else settings.n_epochs,
             smoothing=settings.smoothing,

@@ -56,6 +56,7 @@ class StumpOptions(SplitterOptions):
     momentum: float
     batch_size: int
     min_batches: int = 1
+    max_weights: int = 0  # of a hyperplane; 0: no limit
     n_visits: int
     max_epochs: int
     smoothing: float

@@ -28,7 +28,8 @@ from skforest import (
     ManifoldForestClassifier,
     ObliqueBoostingClassifier,
 )
-from skforest.blend.members import OwnMember, response_of
+from skforest.blend.members import OwnMember
+from skforest.estimators.prediction import response_of
 
 # ------------------------------------------------------------------------ folds, groups, scoring
 

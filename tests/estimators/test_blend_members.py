@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from blends import classes, classifier, regressor, targets
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
@@ -17,8 +19,8 @@ from sklearn.model_selection import (
     KFold,
 )
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import skforest
@@ -28,7 +30,8 @@ from skforest import (
     ManifoldForestClassifier,
     ObliqueBoostingRegressor,
 )
-from skforest.blend.members import OwnMember, response_of
+from skforest.blend.members import OwnMember
+from skforest.estimators.prediction import response_of
 
 
 def test_members_of_other_packages():
@@ -44,6 +47,86 @@ def test_members_of_other_packages():
     assert blend.score(X, y) > 0.9
     again = classifier(members=members, n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(again.predict_proba(X), blend.predict_proba(X))
+
+
+def mixed_table(n=200):
+    """A table with categories of few and many levels, missing values and an identifier."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    many, effect = np.array([f"level {i}" for i in range(14)]), rng.normal(size=14)
+    code = rng.integers(14, size=n)
+    frame = pd.DataFrame(
+        {
+            "number": rng.normal(size=n),
+            "few": pd.Categorical(rng.choice(["a", "b", "c"], n)),
+            "many": many[code],
+            "ordered": pd.Categorical.from_codes(
+                rng.integers(3, size=n), list("xyz"), ordered=True
+            ),
+        }
+    )
+    y = frame["number"] + (frame["few"] == "b") + 2 * effect[code] + frame["ordered"].cat.codes
+    frame.loc[::6, "number"] = np.nan
+    frame.loc[1::9, "few"] = None
+    return frame, y.to_numpy() + 0.1 * rng.normal(size=n)
+
+
+def test_members_that_read_no_tables_get_encoded_columns():
+    frame, y = mixed_table()
+    blend = regressor(members=[("linear", Ridge())]).fit(frame[:150], y[:150])
+    linear = blend.members_["linear"]
+    assert linear[:-1].transform(frame[:2]).shape == (2, 4 + 1 + 1 + 2)  # a, b, c, none; mean; ...
+    assert blend.score(frame[150:], y[150:]) > 0.8  # .25 without the means of many levels
+    new = frame[150:].assign(few="new", many="new")  # levels that training did not see
+    assert np.isfinite(blend.predict(new)).all()
+    again = regressor(members=[("linear", Ridge())]).fit(frame[:150], y[:150])
+    np.testing.assert_array_equal(again.predict(frame), blend.predict(frame))
+
+
+def test_encoded_members_have_weights_and_parameters():
+    frame, y = mixed_table()
+    blend = regressor(members=[("linear", Ridge())]).set_params(linear__alpha=3.0)
+    weight = np.arange(200) % 3
+    blend.fit(frame, y, sample_weight=weight)
+    assert blend.members_["linear"][-1].alpha == 3
+    kept = weight > 0
+    alone = clone(blend.members_["linear"])
+    alone.fit(frame[kept], y[kept], model__sample_weight=weight[kept])
+    np.testing.assert_allclose(blend.predict(frame), alone.predict(frame))
+
+
+def test_members_that_read_tables_get_them_as_they_are():
+    frame, y = mixed_table()
+    columns = make_column_transformer((OneHotEncoder(), ["few"]))
+    members = {
+        "picks": make_pipeline(columns, Ridge()),
+        "reads": make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge()),
+        "named": HistGradientBoostingRegressor(categorical_features=["few", "many", "ordered"]),
+    }
+    blend = regressor(members=list(members.items()), refit=False, cv=2)
+    samples = blend._read_samples(frame, y, None, None)
+    for model in members.values():
+        assert samples.encoding(model) is model
+    for model in (Ridge(), HistGradientBoostingRegressor(), ExtraTreesRegressor()):
+        assert isinstance(samples.encoding(model), Pipeline)
+    numbers = blend._read_samples(np.where(np.eye(200, 3), np.nan, 1.0), y, None, None)
+    assert isinstance(numbers.encoding(Ridge()), Pipeline)
+    trees = ExtraTreesRegressor()  # takes missing values
+    assert numbers.encoding(trees) is trees
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "objects"])
+def test_encoded_columns_of_other_tables(kind):
+    frame, y = mixed_table()
+    frame = frame.astype({"few": object, "ordered": object})
+    blend = regressor(members=[("linear", Ridge())]).fit(frame, y)
+    if kind == "objects":
+        table = frame.to_numpy(dtype=object)
+    else:
+        module = pytest.importorskip(kind)
+        table = module.from_pandas(frame) if kind == "polars" else module.table(frame)
+    other = regressor(members=[("linear", Ridge())]).fit(table, y)
+    np.testing.assert_allclose(other.predict(table), blend.predict(frame))
 
 
 def test_a_frozen_member_is_the_fitted_one():
@@ -159,8 +242,7 @@ def test_members_with_several_quantiles_are_refused():
 
 def test_an_error_names_the_member():
     X, y = make_classification(60, random_state=0)
-    X[0, 0] = np.nan
-    blend = BlendedForestClassifier([("linear", LogisticRegression())], cv=2)
+    blend = BlendedForestClassifier([("linear", LogisticRegression(C=-1))], cv=2)
     with pytest.raises(ValueError) as caught:
         blend.fit(X, y)
     assert "'linear'" in caught.value.__notes__[0]

@@ -1,6 +1,7 @@
 """Blends in files."""
 
 import json
+import sys
 import zipfile
 
 import numpy as np
@@ -8,10 +9,9 @@ import pytest
 from blends import HINGE, classes, classifier, each_kind, regressor, targets
 from makers import response
 from sklearn.base import clone
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-)
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline
 
 import skforest
 from skforest import (
@@ -60,14 +60,108 @@ def test_save_tables_labels_and_outputs(tmp_path):
     np.testing.assert_array_equal(skforest.load(tmp_path / "blend").predict(X), blend.predict(X))
 
 
-def test_members_of_other_packages_are_not_saved(tmp_path):
+def with_other_members():
+    """A blend of a forest and an encoded linear model, and its table."""
+    pd = pytest.importorskip("pandas")
     X, y = classes()
-    blend = classifier(members=[ExtraTreesClassifier(5)]).fit(X, y)
-    with pytest.raises(TypeError, match="'ExtraTrees' of the blend is a ExtraTrees.*joblib"):
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["g"] = np.array(["one", "two", "three"])[y] + np.array(
+        [str(i % 5) for i in range(len(y))]
+    )
+    frame.loc[::7, "a"] = np.nan
+    members = [ManifoldForestClassifier(5), ("linear", LogisticRegression(max_iter=500))]
+    blend = classifier(members=members, n_rounds=5).fit(frame, np.array(["x", "y", "z"])[y])
+    return blend, frame
+
+
+@pytest.mark.parametrize("layout", ["file", "folder"])
+def test_members_of_other_packages_are_written_by_skops(layout, tmp_path):
+    pytest.importorskip("skops.io")
+    blend, frame = with_other_members()
+    assert {type(member) for member in blend.members_.values()} == {
+        ManifoldForestClassifier,
+        Pipeline,
+    }
+    skforest.save(blend, tmp_path / "blend", layout=layout)
+    again = skforest.load(tmp_path / "blend", mmap_mode="r" if layout == "folder" else None)
+    assert repr(again) == repr(blend) and list(again.members_) == list(blend.members_)
+    assert again.leaderboard_.equals(blend.leaderboard_)
+    np.testing.assert_array_equal(again.predict_proba(frame), blend.predict_proba(frame))
+    np.testing.assert_array_equal(again.predict(frame), blend.predict(frame))
+    skforest.save(again, tmp_path / "again")
+    np.testing.assert_array_equal(
+        skforest.load(tmp_path / "again").predict(frame), blend.predict(frame)
+    )
+
+
+def test_a_blend_without_any_forest(tmp_path):
+    pytest.importorskip("skops.io")
+    X, y = classes()
+    labels = np.array(["x", "y", "z"], dtype=object)[y]
+    blend = classifier(members=[LogisticRegression()]).fit(X, labels)
+    numbers = regressor(members=[Ridge()]).fit(X, np.column_stack([y, -y]))
+    for model in (blend, numbers):
+        skforest.save(model, tmp_path / "blend")
+        np.testing.assert_array_equal(
+            skforest.load(tmp_path / "blend").predict(X), model.predict(X)
+        )
+    with pytest.raises(ValueError, match="contains 0 forests"):
+        skforest.Forest.load(tmp_path / "blend")
+
+
+class Unknown(LogisticRegression):
+    """An estimator of a user."""
+
+
+def test_types_that_are_not_trusted(tmp_path):
+    pytest.importorskip("skops.io")
+    X, y = classes()
+    blend = classifier(members=[Unknown()]).fit(X, y)
+    path = tmp_path / "blend"
+    skforest.save(blend, path)
+    name = f"{Unknown.__module__}.Unknown"
+    with pytest.raises(TypeError, match=rf"not trusted, \['{name}'\].*pass trusted="):
+        skforest.load(path)
+    again = skforest.load(path, trusted=[name])
+    np.testing.assert_array_equal(again.predict_proba(X), blend.predict_proba(X))
+    with pytest.raises(TypeError, match="trusted='x' must be a list of names"):
+        skforest.load(path, trusted="x")
+
+
+def test_without_skops(tmp_path, monkeypatch):
+    X, y = classes()
+    blend = classifier(members=[LogisticRegression()]).fit(X, y)
+    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ImportError, match="saving LogisticRegression.* needs the package skops"):
         skforest.save(blend, tmp_path / "blend")
     with pytest.raises(NotFittedError):
         skforest.save(classifier(), tmp_path / "blend")
     assert not list(tmp_path.iterdir())
+
+
+def test_damaged_objects_of_other_packages(tmp_path):
+    pytest.importorskip("skops.io")
+    X, y = classes()
+    blend = classifier(members=[LogisticRegression()]).fit(X, y)
+    folder = tmp_path / "blend"
+    skforest.save(blend, folder, layout="folder")
+    header = json.loads((folder / "header.json").read_text())
+
+    def check(message, **entries):
+        (folder / "header.json").write_text(json.dumps(header | entries))
+        with pytest.raises(ValueError, match=message):
+            skforest.load(folder)
+
+    check("has no object 9", other_members=[["LogisticRegression", {"other": 9}]])
+    check("has no object 'x'", other_members=[["LogisticRegression", {"other": "x"}]])
+    check("no members", other_members=[])
+    check("neither forests nor other models", arrays=[])
+    check("damaged", other_members=3)
+    (folder / "header.json").write_text(json.dumps(header))
+    np.save(folder / "others.npy", np.arange(100, dtype=np.uint8))
+    with pytest.raises(ValueError, match="damaged"):
+        skforest.load(folder)
 
 
 def test_damaged_files_are_refused(tmp_path):
@@ -83,7 +177,7 @@ def test_damaged_files_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             skforest.load(folder)
 
-    check("no list of members", members=[])
+    check("differ|not the name", members=[])
     check("no list of members", members=header["members"] * 1001)
     check("does not describe a forest", members=[{}])
     check("not the name of an array", arrays=["child"])

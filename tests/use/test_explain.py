@@ -134,9 +134,9 @@ def test_all_directions_with_projections_on_the_threshold(kinds, is_closed):
     forest = forest.replaced(arrays)
     X = whole_table(rng, 10, 6, np.float32)
     X[:, ::2] = np.sign(X[:, ::2])  # some equal entries
-    part = explain._Part(None, forest, 1.0)
-    part.X, part.Z = X[:4], X[4:]
-    game = explain._Game([(None, forest, 1.0)])
+    part = explain._ForestPart(None, forest, 1.0)
+    part.X, part.background = X[:4], X[4:]
+    game = explain._Game([part], forest.n_outputs)
     found, variance = explain._explain_trees(part, game, 10, 0, 2, 1)
     np.testing.assert_allclose(found, enumerated(forest.response, X[:4], X[4:]), atol=1e-10)
     assert not variance.any()
@@ -149,9 +149,9 @@ def test_more_background_rows_and_features_than_a_table_has(kinds):
     forest = random_forest(rng, (2, 4), (False, False), (False, False), kinds=kinds, n_splits=10)
     X = whole_table(rng, 120, 8, np.float32)
     X[:60] += rng.normal(size=(60, 8)).astype(np.float32)
-    part = explain._Part(None, forest, 1.0)
-    part.X, part.Z = X[:2], X[2:]
-    game = explain._Game([(None, forest, 1.0)])
+    part = explain._ForestPart(None, forest, 1.0)
+    part.X, part.background = X[:2], X[2:]
+    game = explain._Game([part], forest.n_outputs)
     found, variance = explain._explain_trees(part, game, 10, 0, 2, 1)
     np.testing.assert_allclose(found, enumerated(forest.response, X[:2], X[2:]), atol=1e-10)
     assert not variance.any()
@@ -344,6 +344,42 @@ def test_blends():
         shapley_values(blend, rows, background, units="raw")
 
 
+def test_blends_with_members_of_other_packages():
+    X, y = classes(2)
+    members = [skforest.ManifoldForestClassifier(6), ("linear", LogisticRegression())]
+    blend = skforest.BlendedForestClassifier(members, random_state=0, cv=2, calibrate=False)
+    blend.fit(X[:150], y[:150])
+    blend.weights_ = {"ManifoldForest": 0.5, "linear": 0.5}
+    blend.members_ |= {"linear": LogisticRegression().fit(X[:150], y[:150])}
+    rows, background = X[150:152], X[:6]
+    found = shapley_values(blend, rows, background, n_permutations=20)
+    expected = enumerated(second(blend), rows, background)[..., 0]
+    assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
+    check_sum(found, second(blend), rows)
+    blend.members_ = {"linear": blend.members_["linear"]}
+    found = shapley_values(blend, rows, background, n_permutations=60)
+    expected = enumerated(second(blend), rows, background)[..., 0]
+    assert (np.abs(found.values - expected) <= 4 * found.standard_errors + 1e-10).all()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_an_encoded_member_of_a_blend(kind):
+    module = pytest.importorskip(kind)
+    X, y = classes(2)
+    columns = {f"x{j}": column for j, column in enumerate(X.T)}
+    columns["x0"] = np.array(["low", "high"], dtype=object)[(X[:, 0] > 0).astype(int)]
+    table = module.DataFrame(columns)
+    linear = ("linear", LogisticRegression(max_iter=300))
+    blend = skforest.BlendedForestClassifier([linear], random_state=0, cv=2).fit(table, y)
+    blend.temperature_ = 1.0
+    found = shapley_values(blend, table[:3], table[10:16], n_permutations=60)
+    check_sum(found, lambda table: blend.predict_proba(table)[:, 1:], table[:3])
+    # The log odds are linear, so the sign of a value is that of the coefficient and the change.
+    coefficient = blend.members_["linear"][-1].coef_[0, -1]
+    change = X[:3, -1] - X[10:16, -1].mean()
+    assert (np.sign(found.values[:, -1]) == np.sign(coefficient * change)).mean() > 0.6
+
+
 def test_the_result_does_not_depend_on_threads_nor_on_blocks(monkeypatch):
     model, X = fitted("", 3, skforest.CO2ForestClassifier)
     one = shapley_values(model, X[:9], X[9:15], n_jobs=1)
@@ -443,10 +479,6 @@ def test_bad_estimators():
             shapley_values(other, X[:2])
     with pytest.raises(ValueError, match="features"):
         shapley_values(model, X[:2], X[:, 1:])
-    blend = skforest.BlendedForestClassifier([model, LogisticRegression()], cv=2).fit(X, y)
-    blend.weights_, blend.members_ = {"lr": 1.0}, {"lr": LogisticRegression().fit(X, y)}
-    with pytest.raises(TypeError, match="'lr' of the blend"):
-        shapley_values(blend, X[:2])
 
 
 # ------------------------------------------------------------------------------------ importances

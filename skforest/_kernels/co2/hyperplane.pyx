@@ -15,7 +15,7 @@ Reading rows takes most of the time. Therefore, one pass over a batch computes i
 objective and its sums on both sides.
 """
 
-from libc.math cimport INFINITY, exp, fabs, isfinite
+from libc.math cimport INFINITY, exp, fabs, fabsf, isfinite, pow
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -28,7 +28,7 @@ from ..search.split cimport Split
 from .own_leaves cimport OwnLeaves
 from .plane cimport PlaneSplitter
 from ..base.stump cimport (
-    CO2, MIXED, SOFT, Plane, Rate, StumpLeaves, start_rate, update_rate
+    CO2, MIXED, SOFT, Plane, Rate, StumpLeaves, padded_length, start_rate, update_rate
 )
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
@@ -39,6 +39,31 @@ cdef enum:
     MIN_EPOCHS = 3
     MEASURE = 5             # epochs of several batches between two evaluations on all rows
     SHORTEST = 128          # the first hyperplane is shortened by at most this factor
+
+
+cdef float smallest_of_largest(float* values, int64_t n, int64_t k) noexcept nogil:
+    """Return the k-th largest of n numbers, which are reordered; 1 <= k <= n."""
+    cdef int64_t first = 0, last = n - 1, i, j
+    cdef float pivot
+    while first < last:
+        pivot = values[(first + last) // 2]
+        i, j = first, last
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k - 1 <= j:
+            last = j
+        elif k - 1 >= i:
+            first = i
+        else:
+            break
+    return values[k - 1]
 
 
 cdef class StumpSplitter(PlaneSplitter):
@@ -53,6 +78,10 @@ cdef class StumpSplitter(PlaneSplitter):
     their optimum after every epoch; with `keep_last`, the split is the last hyperplane, not the
     one with the largest gain; with `constant_rate`, the learning rate is never halved. With a
     `batch_size` of 1, rows are drawn at random, as in algorithm 1.
+
+    With `max_weights`, the smallest weights are set to 0 from epoch to epoch, more and more of
+    them, and the other weights are trained (iterative hard thresholding with a decreasing limit).
+    Half of the epochs have the limit `max_weights`, and only their hyperplanes may be kept.
     """
 
     # parameters
@@ -90,6 +119,11 @@ cdef class StumpSplitter(PlaneSplitter):
     cdef int64_t* active_at    # rows of a batch that have a slope
     cdef float* active_slope
     cdef int64_t n_active      # rows that had a slope in this epoch
+    cdef bint is_limited       # the hyperplane obeys `max_weights`, if this is a limit
+    cdef int32_t* support      # positions of the n_support weights that may differ from 0
+    cdef int64_t n_support
+    cdef float* kept_weight    # weights of the support, and velocities
+    cdef float* largest        # scratch
     cdef bint is_best_projected  # column, direction and threshold belong to best_plane
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -105,7 +139,7 @@ cdef class StumpSplitter(PlaneSplitter):
         self.constant_rate = options.constant_rate
         cdef Scratch scratch = self.scratch
         cdef int64_t i, n = self.n_rows, batch = min(<int64_t>self.batch_size, n)
-        self.reserve_rows(options.row_norm)
+        self.reserve_rows(options.row_norm, options.max_weights)
         self.leaves = StumpLeaves() if options.leaves is None else OwnLeaves(options.leaves)
         self.leaves.reserve(scratch, n, self.n_outputs, self.is_class)
         self.leaves.smoothing = options.smoothing
@@ -122,6 +156,11 @@ cdef class StumpSplitter(PlaneSplitter):
         ])
         if self.batch_size == 1:
             self.weight_until = scratch.doubles(n)
+        if self.max_weights > 0:
+            self.support = scratch.ints(padded_length(self.rows.n_features))
+            allocate[float](scratch, 2 * padded_length(self.rows.n_features), [
+                &self.kept_weight, &self.largest, NULL
+            ])
         for i in range(batch):
             self.ones[i] = 1
 
@@ -220,14 +259,18 @@ cdef class StumpSplitter(PlaneSplitter):
         self.is_best_projected = False
         if self.batch_size == 1:
             self.sum_weights()
+        self.is_limited, self.n_support = True, self.rows.p
         self.init_plane(axis, 1)
         self.leaves.sum_sides(self.margin)
         self.remember()
         first_score = self.best_plane.score
+        self.is_limited = self.max_weights == 0 or self.rows.p <= self.max_weights
         while done < n_epochs:
             done += 1
             if self.should_stop(n * self.rows.p):
                 return 0
+            if not self.is_limited and done > 1:
+                self.limit_weights(self.limit_of(done - 1, n_epochs))
             if done == 1 or (self.leaves.has_changed and not self.gradient_leaves):
                 self.leaves.fit()
                 self.leaves.set_losses(0, n)
@@ -254,6 +297,8 @@ cdef class StumpSplitter(PlaneSplitter):
             if self.n_active == 0 and not self.leaves.has_changed and not self.gradient_leaves:
                 # No row has a slope, so the hyperplane cannot move. If it is no better than the
                 # first cut, shorter weights may bring rows back within reach of the bound.
+                if self.limit_at_once(&rate):
+                    continue
                 if not one_batch:
                     self.measure_plane()
                 if objective != CO2 or self.best_plane.score > first_score:
@@ -265,10 +310,59 @@ cdef class StumpSplitter(PlaneSplitter):
                 self.leaves.sum_sides(self.margin)
                 rate.loss = INFINITY
             if not self.constant_rate and not update_rate(&rate, loss):
-                break
+                if not self.limit_at_once(&rate):
+                    break
         if not one_batch:
             self.measure_projection()
         return 0
+
+    cdef int64_t limit_of(self, int64_t done, int64_t n_epochs) noexcept nogil:
+        """Number of weights after some epochs: it falls evenly in its logarithm, until half."""
+        cdef double share = min(1.0, 2.0 * done / n_epochs)
+        cdef double ratio = self.max_weights / <double>self.rows.p
+        return max(<int64_t>self.max_weights, <int64_t>(self.rows.p * pow(ratio, share)))
+
+    cdef void limit_weights(self, int64_t n) noexcept nogil:
+        """Keep the n largest weights; all training rows then have the margins of these."""
+        cdef int64_t j, t, m = 0
+        cdef float least
+        cdef float* w = self.plane.w
+        for j in range(self.rows.p):
+            if w[j] != 0:
+                self.largest[m] = fabsf(w[j])
+                m += 1
+        least = 0 if m <= n else smallest_of_largest(self.largest, m, n)
+        t = 0
+        for j in range(self.rows.p):
+            if w[j] != 0 and t < n and fabsf(w[j]) >= least:
+                self.support[t] = <int32_t>j
+                t += 1
+        self.n_support = t
+        self.clear_others()
+        if n <= self.max_weights:
+            self.is_limited = True
+        self.measure_plane()
+
+    cdef void clear_others(self) noexcept nogil:
+        """Set the weights and velocities outside of the support to 0."""
+        cdef int64_t t, n = self.n_support
+        cdef Plane* plane = &self.plane
+        for t in range(n):
+            self.kept_weight[t] = plane.w[self.support[t]]
+            self.kept_weight[n + t] = plane.velocity[self.support[t]]
+        memset(plane.w, 0, self.rows.p * sizeof(float))
+        memset(plane.velocity, 0, self.rows.p * sizeof(float))
+        for t in range(n):
+            plane.w[self.support[t]] = self.kept_weight[t]
+            plane.velocity[self.support[t]] = self.kept_weight[n + t]
+
+    cdef bint limit_at_once(self, Rate* rate) noexcept nogil:
+        """Where training would end: keep the largest weights, and begin again with these."""
+        if self.is_limited:
+            return False
+        self.limit_weights(self.max_weights)
+        rate[0] = start_rate(self.learning_rate)
+        return True
 
     cdef void measure_plane(self) noexcept nogil:
         """Compute the margins of all training rows and the score of the hyperplane."""
@@ -457,6 +551,8 @@ cdef class StumpSplitter(PlaneSplitter):
         self.rows.step(
             &self.plane, self.active_at, self.active_slope, n_active, shift, total, rate
         )
+        if self.n_support < self.rows.p:
+            self.clear_others()
 
     cdef double batch_loss(
         self, const float* margin, const float* delta, const float* weight, int64_t n,
@@ -476,7 +572,7 @@ cdef class StumpSplitter(PlaneSplitter):
 
     cdef bint remember(self) noexcept nogil:
         """Keep the hyperplane if it splits the rows and none had more gain; the latest wins."""
-        if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train:
+        if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train or not self.is_limited:
             return False
         if self.leaves.is_own:
             self.plane.score = self.leaves.score(not self.gradient_leaves)
