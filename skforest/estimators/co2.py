@@ -18,6 +18,8 @@ from .greedy import SEARCH_CONSTRAINTS, ObliqueForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, store_parameters
 
+# Values with which hyperplanes may have a limit of weights.
+LIMITED = {"objective": ("auto", "co2", "soft", "mixed", None), "refine": (None, "alternating")}
 # "auto" chooses among hyperplanes without a check, hyperplanes that must beat their first cut on
 # held-out rows of the node, and single features. max_features is a power of the number of
 # features.
@@ -101,7 +103,8 @@ min_batches : int
 max_weights : int or None
     Maximum number of weights of a hyperplane that are not 0, at least 1. The smallest weights are
     set to 0 in the first half of the epochs of a node, more and more of them. A forest of many
-    features then takes a fraction of the memory, and predicts faster. None: all may differ from 0.
+    features then takes a fraction of the memory. Also for refine="alternating". None: all may
+    differ from 0.
 smoothing : float
     Pseudocount that is added to each class of a leaf when its log loss is computed in training, in
     rows of mean weight. Greater than 0. 0.1 suits forests, and 1 suits single trees. Stored leaves
@@ -333,6 +336,14 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
 
     def _settings(self, data, request):
         n_features, refine, loss = data.X.shape[1], self.refine, self._user_kernel(data)
+        if (most := self._procedure.max_weights) is not None:
+            for name, options in LIMITED.items():
+                value = getattr(self, name)
+                if value not in options:
+                    raise ValueError(
+                        f"{name}={value!r} takes no max_weights, which is {most} in the "
+                        f"procedure; it must be one of {options}"
+                    )
         if refine not in (None, "alternating"):
             refine = joint_settings(refine)
             if self.refine != "nongreedy":

@@ -37,6 +37,7 @@ OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
         "nu": [Interval(Real, 0.0, None, closed="neither")],
         "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
         "n_epochs": [StrOptions({"auto"}), Interval(Integral, 1, 2**31 - 1, closed="left")],
+        "max_weights": [Interval(Integral, 1, 2**20, closed="both"), None],
         "prune": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -54,6 +55,7 @@ def refine(
     nu=100.0,
     learning_rate=0.3,
     n_epochs="auto",
+    max_weights=None,
     prune=True,
     n_jobs=None,
     random_state=None,
@@ -92,6 +94,10 @@ def refine(
     n_epochs : "auto" or int, default="auto"
         Maximum number of passes over the rows that train a split. "auto": 30000 / n for n rows,
         but at least 3 and at most 15.
+    max_weights : int or None, default=None
+        Maximum number of weights of a new split that are not 0, at least 1. The smallest weights
+        are set to 0 in the first half of the epochs, more and more of them. None: all may differ
+        from 0.
     prune : bool, default=True
         Whether to remove nodes that no training row reaches any more.
     n_jobs : int or None, default=None
@@ -150,7 +156,8 @@ def refine(
     if whole.estimator is not estimator:
         options = {
             "n_sweeps": n_sweeps, "nu": nu, "learning_rate": learning_rate, "n_epochs": n_epochs,
-            "prune": prune, "n_jobs": n_jobs, "random_state": random_state, "verbose": verbose,
+            "max_weights": max_weights, "prune": prune, "n_jobs": n_jobs,
+            "random_state": random_state, "verbose": verbose,
         }  # fmt: skip
         X = whole.transform(X)
         return rewrapped(estimator, lambda own: refine(own, X, y, sample_weight, **options))
@@ -170,7 +177,11 @@ def refine(
         offset, factor = min_max(data.X)
         features = scaled(data.X, offset, factor), offset, factor
     settings = AlternatingSettings(
-        n_sweeps=n_sweeps, nu=nu, learning_rate=learning_rate, n_epochs=n_epochs
+        n_sweeps=n_sweeps,
+        nu=nu,
+        learning_rate=learning_rate,
+        n_epochs=n_epochs,
+        max_weights=max_weights or 0,
     )
     options = settings, refined._criterion, prune, features
     if not len(forest.deviation):

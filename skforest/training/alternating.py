@@ -31,6 +31,7 @@ class AlternatingSettings:
     momentum: float = 0.9
     batch_size: int = 100
     row_norm: float = 8.0
+    max_weights: int = 0  # of a hyperplane; 0: no limit
 
     @property
     def n_visits(self):

@@ -113,7 +113,8 @@ class CO2Method(ObliqueMethod):
                 forest = with_user_leaves(forest, sample, loss)
             if refine is None or stop[0]:
                 return forest, {}
-            how = AlternatingSettings(n_sweeps=self.settings.n_sweeps)
+            most = self.settings.max_weights or 0
+            how = AlternatingSettings(n_sweeps=self.settings.n_sweeps, max_weights=most)
             forest, curve = refine_tree(forest, sample, seed, stop, how, criterion)
             return forest, {"refine_curve_": curve}
         if refine.validation_fraction is not None:

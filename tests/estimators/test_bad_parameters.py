@@ -86,6 +86,7 @@ BAD_VALUES = {
     "n_iter_no_change": [0, -1, 2.5, "few", None],
     "growth": ["best", "level", None, 1],
     "min_batches": [0, -1, 2.5, 2**20 + 1, "auto", None],
+    "max_weights": [0, -1, 2.5, 2**20 + 1, "auto"],
     "scaling": ["unit", 1, True],
     "greedy_epochs": [0, -1, 2.5, "many", None],
     "finetune_epochs": [-1, 2.5, "many", None],

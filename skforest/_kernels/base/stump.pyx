@@ -20,7 +20,7 @@ in units of the variance of the node. `base` is the loss at the left leaf, and `
 at the right leaf minus `base`. The hyperplane is trained only on these two.
 """
 
-from libc.math cimport exp, isfinite, log, sqrt
+from libc.math cimport exp, isfinite, log, sqrt, sqrtf
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy, memset
 
@@ -263,6 +263,31 @@ cdef class NodeRows:
             start += size
         skf_margins(self.mean, &zero, 1, w, self.p, &dot)
         skf_rescale(out, n, <float>self.scale, <float>(self.scale * dot + bias))
+
+    cdef void spreads(self, int64_t n, float* out) noexcept nogil:
+        """Root mean squares of the first n rows, without their weights; about 0, if not centred.
+
+        out : OUT, p
+        """
+        cdef int64_t i, j, start = 0, size
+        cdef const float* row
+        cdef float value
+        memset(out, 0, self.p * sizeof(float))
+        while start < n:
+            size = n - start if self.is_packed else self.blocks.n_together(n - start)
+            if not self.is_packed:
+                self.blocks.read(self.at + start, size)
+            for i in range(size):
+                if self.is_packed:
+                    row = self.data + self.at[start + i]
+                else:
+                    row = self.blocks.data + self.blocks.at[i]
+                for j in range(self.p):
+                    value = row[j] - self.mean[j]
+                    out[j] += value * value
+            start += size
+        for j in range(self.p):
+            out[j] = sqrtf(out[j] / n)
 
     cdef void step(
         self, Plane* plane, const int64_t* at, const float* slope, int64_t n, double shift,

@@ -15,12 +15,13 @@ Reading rows takes most of the time. Therefore, one pass over a batch computes i
 objective and its sums on both sides.
 """
 
-from libc.math cimport INFINITY, exp, fabs, fabsf, isfinite, pow
+from libc.math cimport INFINITY, exp, fabs, isfinite
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from ..base.descent cimport skf_bound_slopes, skf_bound_values, skf_dot, skf_pick_active
 from ..base.direction cimport entry_of
+from ..base.limit cimport WeightLimit
 from ..base.memory cimport Scratch, allocate
 from ..base.random cimport below, draw_item, shuffle, uniform
 from ..search.search cimport SearchSplitter
@@ -28,7 +29,7 @@ from ..search.split cimport Split
 from .own_leaves cimport OwnLeaves
 from .plane cimport PlaneSplitter
 from ..base.stump cimport (
-    CO2, MIXED, SOFT, Plane, Rate, StumpLeaves, padded_length, start_rate, update_rate
+    CO2, MIXED, SOFT, Plane, Rate, StumpLeaves, start_rate, update_rate
 )
 
 OBJECTIVES = {"co2": CO2, "soft": SOFT, "mixed": MIXED}
@@ -39,31 +40,6 @@ cdef enum:
     MIN_EPOCHS = 3
     MEASURE = 5             # epochs of several batches between two evaluations on all rows
     SHORTEST = 128          # the first hyperplane is shortened by at most this factor
-
-
-cdef float smallest_of_largest(float* values, int64_t n, int64_t k) noexcept nogil:
-    """Return the k-th largest of n numbers, which are reordered; 1 <= k <= n."""
-    cdef int64_t first = 0, last = n - 1, i, j
-    cdef float pivot
-    while first < last:
-        pivot = values[(first + last) // 2]
-        i, j = first, last
-        while i <= j:
-            while values[i] > pivot:
-                i += 1
-            while values[j] < pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k - 1 <= j:
-            last = j
-        elif k - 1 >= i:
-            first = i
-        else:
-            break
-    return values[k - 1]
 
 
 cdef class StumpSplitter(PlaneSplitter):
@@ -79,9 +55,7 @@ cdef class StumpSplitter(PlaneSplitter):
     one with the largest gain; with `constant_rate`, the learning rate is never halved. With a
     `batch_size` of 1, rows are drawn at random, as in algorithm 1.
 
-    With `max_weights`, the smallest weights are set to 0 from epoch to epoch, more and more of
-    them, and the other weights are trained (iterative hard thresholding with a decreasing limit).
-    Half of the epochs have the limit `max_weights`, and only their hyperplanes may be kept.
+    With `max_weights`, a `WeightLimit` keeps few weights; only hyperplanes within the limit count.
     """
 
     # parameters
@@ -119,11 +93,7 @@ cdef class StumpSplitter(PlaneSplitter):
     cdef int64_t* active_at    # rows of a batch that have a slope
     cdef float* active_slope
     cdef int64_t n_active      # rows that had a slope in this epoch
-    cdef bint is_limited       # the hyperplane obeys `max_weights`, if this is a limit
-    cdef int32_t* support      # positions of the n_support weights that may differ from 0
-    cdef int64_t n_support
-    cdef float* kept_weight    # weights of the support, and velocities
-    cdef float* largest        # scratch
+    cdef WeightLimit limit
     cdef bint is_best_projected  # column, direction and threshold belong to best_plane
 
     def __init__(self, training_set, options, uint64_t seed, stop):
@@ -156,11 +126,8 @@ cdef class StumpSplitter(PlaneSplitter):
         ])
         if self.batch_size == 1:
             self.weight_until = scratch.doubles(n)
-        if self.max_weights > 0:
-            self.support = scratch.ints(padded_length(self.rows.n_features))
-            allocate[float](scratch, 2 * padded_length(self.rows.n_features), [
-                &self.kept_weight, &self.largest, NULL
-            ])
+        self.limit = WeightLimit()
+        self.limit.reserve(scratch, options.max_weights, self.rows.n_features)
         for i in range(batch):
             self.ones[i] = 1
 
@@ -259,18 +226,18 @@ cdef class StumpSplitter(PlaneSplitter):
         self.is_best_projected = False
         if self.batch_size == 1:
             self.sum_weights()
-        self.is_limited, self.n_support = True, self.rows.p
         self.init_plane(axis, 1)
         self.leaves.sum_sides(self.margin)
+        self.limit.is_reached = True  # by the first cut, which has one weight
         self.remember()
         first_score = self.best_plane.score
-        self.is_limited = self.max_weights == 0 or self.rows.p <= self.max_weights
+        self.limit.start(self.rows)
         while done < n_epochs:
             done += 1
             if self.should_stop(n * self.rows.p):
                 return 0
-            if not self.is_limited and done > 1:
-                self.limit_weights(self.limit_of(done - 1, n_epochs))
+            if not self.limit.is_reached and done > 1:
+                self.limit_weights(self.limit.after(done - 1, n_epochs))
             if done == 1 or (self.leaves.has_changed and not self.gradient_leaves):
                 self.leaves.fit()
                 self.leaves.set_losses(0, n)
@@ -316,51 +283,16 @@ cdef class StumpSplitter(PlaneSplitter):
             self.measure_projection()
         return 0
 
-    cdef int64_t limit_of(self, int64_t done, int64_t n_epochs) noexcept nogil:
-        """Number of weights after some epochs: it falls evenly in its logarithm, until half."""
-        cdef double share = min(1.0, 2.0 * done / n_epochs)
-        cdef double ratio = self.max_weights / <double>self.rows.p
-        return max(<int64_t>self.max_weights, <int64_t>(self.rows.p * pow(ratio, share)))
-
     cdef void limit_weights(self, int64_t n) noexcept nogil:
-        """Keep the n largest weights; all training rows then have the margins of these."""
-        cdef int64_t j, t, m = 0
-        cdef float least
-        cdef float* w = self.plane.w
-        for j in range(self.rows.p):
-            if w[j] != 0:
-                self.largest[m] = fabsf(w[j])
-                m += 1
-        least = 0 if m <= n else smallest_of_largest(self.largest, m, n)
-        t = 0
-        for j in range(self.rows.p):
-            if w[j] != 0 and t < n and fabsf(w[j]) >= least:
-                self.support[t] = <int32_t>j
-                t += 1
-        self.n_support = t
-        self.clear_others()
-        if n <= self.max_weights:
-            self.is_limited = True
+        """Keep n weights, and compute the margins of all training rows."""
+        self.limit.restrict(self.rows, self.n_train, &self.plane, n)
         self.measure_plane()
 
-    cdef void clear_others(self) noexcept nogil:
-        """Set the weights and velocities outside of the support to 0."""
-        cdef int64_t t, n = self.n_support
-        cdef Plane* plane = &self.plane
-        for t in range(n):
-            self.kept_weight[t] = plane.w[self.support[t]]
-            self.kept_weight[n + t] = plane.velocity[self.support[t]]
-        memset(plane.w, 0, self.rows.p * sizeof(float))
-        memset(plane.velocity, 0, self.rows.p * sizeof(float))
-        for t in range(n):
-            plane.w[self.support[t]] = self.kept_weight[t]
-            plane.velocity[self.support[t]] = self.kept_weight[n + t]
-
     cdef bint limit_at_once(self, Rate* rate) noexcept nogil:
-        """Where training would end: keep the largest weights, and begin again with these."""
-        if self.is_limited:
+        """Where training would end: keep as few weights as allowed, and go on with these."""
+        if self.limit.is_reached:
             return False
-        self.limit_weights(self.max_weights)
+        self.limit_weights(self.limit.most)
         rate[0] = start_rate(self.learning_rate)
         return True
 
@@ -551,8 +483,7 @@ cdef class StumpSplitter(PlaneSplitter):
         self.rows.step(
             &self.plane, self.active_at, self.active_slope, n_active, shift, total, rate
         )
-        if self.n_support < self.rows.p:
-            self.clear_others()
+        self.limit.clear_others(&self.plane)
 
     cdef double batch_loss(
         self, const float* margin, const float* delta, const float* weight, int64_t n,
@@ -572,7 +503,9 @@ cdef class StumpSplitter(PlaneSplitter):
 
     cdef bint remember(self) noexcept nogil:
         """Keep the hyperplane if it splits the rows and none had more gain; the latest wins."""
-        if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train or not self.is_limited:
+        if self.leaves.n_left == 0 or self.leaves.n_left == self.n_train:
+            return False
+        if not self.limit.is_reached:
             return False
         if self.leaves.is_own:
             self.plane.score = self.leaves.score(not self.gradient_leaves)

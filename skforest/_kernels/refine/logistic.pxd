@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from ..base.direction cimport Table
+from ..base.limit cimport WeightLimit
 from ..base.memory cimport Scratch
 from ..base.random cimport Random
 from ..base.stump cimport NodeRows, Plane
@@ -42,6 +43,7 @@ cdef class Logistic:
     cdef float* batch_side
     cdef float* batch_weight
     cdef float* direction             # the hyperplane in the features of the table
+    cdef WeightLimit limit
 
     cdef bint train(self, int64_t n, double* plane, double* threshold) except -1 nogil
     cdef void start(self, const double* plane, double threshold) noexcept nogil

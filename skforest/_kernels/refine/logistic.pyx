@@ -6,7 +6,8 @@ Stochastic gradient descent with momentum on
 
 where s_i is the side of row i, 1 or -1, under ``|w|^2 + b^2 <= nu``. As in a CO2 stump
 (hyperplane.pyx), rows are centred on their mean and scaled by one number. The hyperplane with the
-smallest weight of wrong rows during training is kept.
+smallest weight of wrong rows during training is kept, of those within the limit of weights
+(limit.pyx).
 """
 
 from libc.math cimport isfinite, sqrt
@@ -66,6 +67,8 @@ cdef class Logistic:
             scratch, batch_size, [&self.batch_margin, &self.batch_side, &self.batch_weight, NULL]
         )
         self.direction = scratch.floats(self.table.n_features)
+        self.limit = WeightLimit()
+        self.limit.reserve(scratch, settings.max_weights, self.table.n_features)
 
     cdef bint train(self, int64_t n, double* plane, double* threshold) except -1 nogil:
         """Train on the first n rows, from ``plane . x > threshold``, and overwrite both.
@@ -87,6 +90,7 @@ cdef class Logistic:
         if not self.rows.load(self.weight, n, 0, self.margin, self.plane.gradient):
             return False
         self.start(plane, threshold[0])
+        self.limit.start(self.rows)
         self.best_error = skf_wrong_side(
             self.margin, self.margin, self.side, self.weight, n, 0
         )
@@ -94,6 +98,11 @@ cdef class Logistic:
         for i in range(1, n_epochs + 1):
             if poll(&self.stop[0], &self.work, n * self.rows.p):
                 return False
+            if not self.limit.is_reached and i > 1:
+                self.limit.restrict(
+                    self.rows, n, &self.plane, self.limit.after(i - 1, n_epochs)
+                )
+                self.rows.margins(self.plane.w, self.plane.bias, self.rows.at, n, self.margin)
             self.epoch(rate.value)
             if not self.rows.is_packed and i % EVALUATE != 0 and i < n_epochs:
                 continue
@@ -101,9 +110,12 @@ cdef class Logistic:
             loss = skf_logistic_loss(self.margin, self.side, self.weight, n)
             if not isfinite(loss):
                 break
-            found = self.keep_best() or found
+            if self.limit.is_reached:
+                found = self.keep_best() or found
             if not update_rate(&rate, loss):
-                break
+                if self.limit.is_reached:
+                    break
+                rate = start_rate(self.learning_rate)
         if not found:
             return False
         threshold[0] = self.rows.unpack(self.best_plane.w, self.best_plane.bias, self.direction)
@@ -176,20 +188,22 @@ cdef class Logistic:
             shift += slope[i]
         if total > 0:
             self.rows.step(&self.plane, self.batch_at, slope, n, shift, total, rate)
+            self.limit.clear_others(&self.plane)
 
     cdef bint keep_best(self) noexcept nogil:
         """Keep the best hyperplane between the start and the current one, unless one was better.
 
         If the start is nearly right, a few epochs widen its margins, but seldom end with as few
         errors. A hyperplane between the start and the current one often has as few.
+        With a limit of weights, the hyperplanes between have too many.
         """
         cdef int64_t j
-        cdef int k
+        cdef int k, first_part = PARTS if self.limit.n_support < self.rows.p else 1
         cdef float t, chosen = 0
         cdef const Plane* first = &self.first_plane
         cdef const Plane* last = &self.plane
         cdef double wrong
-        for k in range(1, PARTS + 1):
+        for k in range(first_part, PARTS + 1):
             t = <float>k / PARTS
             wrong = skf_wrong_side(
                 self.first_margin, self.margin, self.side, self.weight, self.n, t
