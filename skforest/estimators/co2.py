@@ -216,8 +216,9 @@ class CO2Procedure(Procedure):
     --------
     >>> from skforest import CO2ForestClassifier, CO2Procedure
     >>> CO2Procedure.as_printed(scaling="standard")
-    CO2Procedure(keep='last', leaves='gradient', n_epochs=30, row_norm=None,
-                 scaling='standard', signs='old', splitter='exact')
+    CO2Procedure(keep='last', leaves='gradient', min_batches=30, n_epochs=30,
+                 row_norm=None, scaling='standard', schedule='constant',
+                 signs='old', splitter='exact')
     """
 
     _parameter_constraints: dict = {
@@ -247,7 +248,9 @@ class CO2Procedure(Procedure):
         "leaves": "gradient",
         "keep": "last",
         "row_norm": None,
-        "n_epochs": 30,  # the paper does not print a number
+        "n_epochs": 30,  # the paper does not print this number, nor that of steps
+        "min_batches": 30,
+        "schedule": "constant",
         "splitter": "exact",
     }
 
