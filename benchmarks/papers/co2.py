@@ -100,8 +100,8 @@ RIVAL_PAPERS = {
 NUS = (0.1, 1.0, 10.0, 100.0)
 NU_DEPTHS = tuple(range(2, 21, 2))
 PRIORS = ("sample as it is", "equal classes", "equal classes, prior corrected")
-# Other objectives; the paper's procedure, each part of it replaced by that of the defaults; and from
-# all of these together to the defaults.
+# Other objectives; the procedure of the paper, and with each part replaced by that of the
+# defaults; all of these together, and the steps from there to the defaults.
 BASELINES = {
     "axis": {"objective": None, "bootstrap": True, "max_features": "sqrt"},
     "random": {"objective": "random", "bootstrap": True, "max_features": "sqrt"},
