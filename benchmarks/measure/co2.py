@@ -52,7 +52,7 @@ FIRST_CUT_SETS = ("pendigits", "satimage", "letter_libsvm")
 DTYPES = ("float32", "float16")
 STEPS = (1, 3, 10, 30)  # least number of steps of an epoch
 WEIGHTS = (3, 5, 8, 10)  # largest numbers of weights of a split
-SPARSE_SETS = ("letter_libsvm", "usps", "mnist")
+SPARSE_SETS = ("letter_libsvm", "usps")
 OWN_LOSS = {  # estimators whose loss is that of the package, or the same as a user writes it
     "CO2": (CO2ForestRegressor, {"n_estimators": 10, "min_samples_leaf": 10} | PLAIN),
     "non-greedy": (NonGreedyTreeRegressor, {"max_depth": 5}),
@@ -491,6 +491,21 @@ def first_cut_table(stored):
     return ("", *FIRST_CUTS, "Command"), rows
 
 
+def sparse_table(stored):
+    """Return the table of errors and sizes with a limit of the weights of a split."""
+    rows = []
+    for n in (0, *WEIGHTS):
+        found = [stored.get(f"measure.co2:sparse/{task}-{n}") for task in comparison.TASKS]
+        sets = [stored[f"measure.co2:sparse/{name}-{n}"] for name in SPARSE_SETS]
+        shown = [cells.cell(row) if row else "1" for row in found]
+        shown += [f"{cells.cell(row)}, {row['note'].rpartition(', ')[2]}" for row in sets]
+        every = [row for row in (*found, *sets) if row]
+        rows.append((n or "all", *shown, cells.commands(every)))
+    titles = (f"Error, {task} tables" for task in comparison.TASKS)
+    sets = (cells.TITLES[name] for name in SPARSE_SETS)
+    return ("Weights of a split", *titles, *sets, "Command"), rows
+
+
 GROUPS = (
     errors,
     special,
@@ -511,6 +526,7 @@ TABLES = {
     "special": special_table,
     "speed": speed_table,
     "paper_co2_first_cut": first_cut_table,
+    "co2_sparse": sparse_table,
 }
 
 if __name__ == "__main__":
