@@ -4,7 +4,8 @@
 
 ``as-printed`` has the settings of the paper; ``--sets`` takes patterns of its rows there, such as
 ``published/madelon-100x*``. Errors are measured on the final model of training, not the smallest
-test error during training.
+test error during training. ``networks``, which needs PyTorch, trains forests on top of several
+layers; there, ``--sets`` names networks.
 """
 
 import statistics
@@ -19,7 +20,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from benchmarks.lib import cells, data, figures, groups, results
 from benchmarks.lib.models import with_changes
 from benchmarks.lib.results import Measure, Row
-from benchmarks.lib.timing import mean_sd
+from benchmarks.lib.timing import interleave, mean_sd
 from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
 
 DEEP = {"n_estimators": 100, "max_depth": 10}
@@ -78,6 +79,18 @@ RANDOM_FORESTS = {
     "iris": 4.13, "abalone": 34.8, "abalone_r2": 0.54, "madelon": 29.3, "poker": 40.4,
 }  # fmt: skip
 FOREST = {"n_estimators": 100, "max_depth": 10, "max_features": "sqrt"}
+# Tables 2 and 3 as printed, and 1000 trees of section 6: trees, ferns and random forests.
+SUMMARY = {
+    "iris-10x5": ("2.13 ± 2.66", "2.27 ± 2.25", "4.13 ± 2.33"),
+    "abalone-50x1": ("34.4 ± 0.56", "34.4 ± 0.56", "34.8 ± 0.40"),
+    "abalone_r2-100x1": ("0.57 ± 0.07", "0.57 ± 0.07", "0.54 ± 0.01"),
+    "madelon-10x3": ("40.8 ± 1.60", "40.8 ± 1.41", "29.3 ± 1.13"),
+    "poker-50x3": ("32.6 ± 4.80", "33.9 ± 4.70", "40.4 ± 0.18"),
+    "letter": ("2.56 ± 0.11", "2.78 ± 0.12", None),
+    "usps": ("5.53 ± 0.15", "5.64 ± 0.24", None),
+    "mnist": ("2.79 ± 0.11", "2.85 ± 0.13", None),
+    "mnist-1000": ("1.81 ± 0.10", "1.90 ± 0.06", None),
+}
 # What figure 3 shows: training of these rows of ``as-printed`` by the size that the paper prints.
 CURVES = {
     ("madelon", "trees"): {
@@ -93,6 +106,15 @@ PLANE = {
     "one fern": {"n_estimators": 1, "structure": "fern"},
     "20 trees": {"n_estimators": 20},
     "20 ferns": {"n_estimators": 20, "structure": "fern"},
+}
+# Depths at which a training step and a prediction are timed.
+DEPTHS = (4, 6, 8, 10, 12, 14)
+TIMES = {"step": "a training step", "row": "prediction of a row"}
+# What stands on two convolutions with pooling.
+NETWORKS = {
+    "forest": "a hinge forest",
+    "stacked": "two stacked hinge forests",
+    "linear": "batch normalisation and a linear layer",
 }
 
 
@@ -156,6 +178,20 @@ MEASURES |= {
     )
     for name in PLANE
 }
+MEASURES |= {
+    f"depths/{what}-{structure}-{depth}": Measure(
+        f"{text}, Letter, 100 {structure}s of depth {depth}", "us", more=False
+    )
+    for what, text in TIMES.items()
+    for structure in ("tree", "fern")
+    for depth in DEPTHS
+}
+MEASURES |= {
+    f"networks/{name}": Measure(
+        f"error, MNIST, two convolutions with pooling, then {text}", "%", more=False
+    )
+    for name, text in NETWORKS.items()
+}
 
 
 def as_printed(options):
@@ -208,6 +244,100 @@ def plane(options):
         stored["models"][name] = results.to_text(100 * surface)
         yield Row(f"plane/{name.replace(' ', '-')}", [100 * (1 - model.score(X, y))])
     results.write(options.results / "hinge_plane.json", stored)
+
+
+def depths(options):
+    """Processor time of a training step and of a prediction, against the depth of the trees."""
+    split = groups.load("letter", options)
+    X = as_floats(split.X_train)
+    few, many = groups.pick(options, (500, 2500), (10, 30))
+
+    def timed(structure, depth, seed):
+        """Microseconds of a training step, and of the prediction of a row."""
+        own = ADAM | {"structure": structure, "max_depth": depth, "random_state": seed}
+        spent = []
+        for n_steps in (few, many):
+            start = time.process_time()
+            model = RandomHingeForestClassifier(**own | {"max_iter": n_steps}).fit(
+                X, split.y_train
+            )
+            spent.append(time.process_time() - start)
+        start = time.process_time()
+        for _ in range(5):
+            model.predict(X[:4000])
+        per_row = (time.process_time() - start) / (5 * len(X[:4000]))
+        return 1e6 * (spent[1] - spent[0]) / (many - few), 1e6 * per_row
+
+    sizes = [(structure, depth) for structure in ("tree", "fern") for depth in DEPTHS]
+    found = interleave({size: partial(timed, *size) for size in sizes}, options.rounds or 5)
+    for (structure, depth), rounds in found.items():
+        for what, times in zip(TIMES, zip(*rounds, strict=True), strict=True):
+            yield Row(f"depths/{what}-{structure}-{depth}", list(times))
+
+
+def networks(options):
+    """Test error on MNIST of a forest on top of two convolutions with pooling (section 6)."""
+    import torch
+
+    torch.set_num_threads(1)
+    split = groups.load("mnist", options)
+    X, X_test = (
+        torch.from_numpy(as_floats(part)).reshape(-1, 1, 28, 28) / 255
+        for part in (split.X_train, split.X_test)
+    )
+    y = torch.from_numpy(split.y_train.astype(np.int64))
+    for name in options.sets or NETWORKS:
+        errors, times = [], []
+        for seed in groups.seeds(options):
+            torch.manual_seed(seed)
+            network = _network(name)
+            start = time.process_time()
+            _train(network, X, y, groups.pick(options, 10, 1))
+            times.append(time.process_time() - start)
+            network.eval()
+            with torch.no_grad():
+                parts = [network(part).argmax(dim=1) for part in X_test.split(500)]
+            errors.append(100 * float(np.mean(torch.cat(parts).numpy() != split.y_test)))
+        note = f"{mean_sd(errors)}, fit {statistics.median(times):.1f} s"
+        yield Row(f"networks/{name}", errors, note, value=statistics.fmean(errors))
+
+
+def _network(name):
+    """Return two convolutions with maximum pooling, and a part of ``NETWORKS`` on top.
+
+    Forests have the default size of the layer: 100 trees of depth 5.
+    """
+    from torch import nn
+
+    from skforest.torch import HingeForest
+
+    tops = {
+        "forest": lambda: [HingeForest(512, 10)],
+        "stacked": lambda: [
+            *(HingeForest(512, 4, aggregate="none"), nn.Flatten(), HingeForest(400, 10)),
+        ],
+        "linear": lambda: [nn.BatchNorm1d(512, affine=False), nn.Linear(512, 10)],
+    }
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, kernel_size=5), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Conv2d(16, 32, kernel_size=5), nn.MaxPool2d(2), nn.Flatten()),
+        *tops[name](),
+    )
+
+
+def _train(network, X, y, n_epochs):
+    """Train by Adam with batches of 128 rows and the rate of the paper, which falls to 0."""
+    import torch
+
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.005, fused=True)
+    n_steps = n_epochs * -(-len(X) // 128)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
+    for _ in range(n_epochs):
+        for rows in torch.randperm(len(X)).split(128):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(X[rows]), y[rows]).backward()
+            optimizer.step()
+            schedule.step()
 
 
 def scores_of(row, name, parameters, options, one_hot, kinds=HINGE):
@@ -297,28 +427,25 @@ def grid_table(stored, kind):
 
 def summary_table(stored):
     """Return tables 2 and 3 of the paper."""
-    sizes = [
-        *(("iris-10x5", "special/iris"), ("abalone-50x1", "special/abalone")),
-        *(("abalone_r2-100x1", "special/abalone_r2"), ("madelon-10x3", "special/madelon")),
-        *(("poker-50x3", "special/poker"), ("letter", "images/letter-defaults")),
-        *(("usps", "images/usps-5"), ("mnist", "images/mnist")),
-        ("mnist-1000", "images/mnist-1000"),
+    settings = [
+        *("special/iris", "special/abalone", "special/abalone_r2", "special/madelon"),
+        *("special/poker", "images/letter-defaults", "images/usps-5", "images/mnist"),
+        "images/mnist-1000",
     ]
     ferns = {"madelon-10x3": "madelon-50x7", "poker-50x3": "poker-100x3"}
     rows = []
-    for name, ours in sizes:
+    for (name, (*papers, of_forest)), ours in zip(SUMMARY.items(), settings, strict=True):
         printed = [f"published/{name}", f"ferns/{ferns.get(name, name)}"]
         used = [stored[f"papers.hinge:as-printed/{row}"] for row in printed]
         used.append(stored[f"measure.hinge:{ours}"])
-        of_trees, of_ferns, of_ours = (cells.cell(row, with_paper=False) for row in used)
-        papers = [f"{PRINTED[row][2]:.4g}" for row in printed]
-        shown = papers[0], of_trees, papers[1], of_ferns, of_ours
-        forest = name.partition("-")[0]
-        if forest in RANDOM_FORESTS:
+        if of_forest:
+            forest = name.partition("-")[0]
             used.append(stored[f"papers.hinge:as-printed/random-forest/{forest}"])
-        of_forest = cells.cell(used[3]) if forest in RANDOM_FORESTS else ""
-        rows.append((name, *shown, of_forest, cells.commands(used)))
-    head = ("Set and size", "Trees, paper", "Trees", "Ferns, paper", "Ferns", "Our setting")
+        shown = [cells.cell(row, with_paper=False) for row in used]
+        of_forest = f"{shown[3]} [{of_forest}]" if of_forest else ""
+        row = name, papers[0], shown[0], papers[1], *shown[1:3], of_forest
+        rows.append((*row, cells.commands(used)))
+    head = ("Set and size", "Trees, printed", "Trees", "Ferns, printed", "Ferns", "Our setting")
     return (*head, "Random forest [paper]", "Command"), rows
 
 
@@ -332,14 +459,40 @@ def plane_figure(stored):
     return figures.surfaces(stored.file("papers.hinge_plane", "plane"))
 
 
-GROUPS = (as_printed, curves, plane)
+def networks_table(stored):
+    """Return the table of forests on top of two convolutions."""
+    rows = []
+    for name, text in NETWORKS.items():
+        row = stored[f"papers.hinge:networks/{name}"]
+        seconds = row["note"].partition("fit ")[2]
+        rows.append((text, cells.cell(row), seconds, cells.commands([row])))
+    return ("On two convolutions with pooling", "Test error in %", "Fit", "Command"), rows
+
+
+def depths_figure(stored):
+    """Draw the time of a training step and of a prediction against depth."""
+    panels = {}
+    for what, text in TIMES.items():
+        lines = panels[text] = {}
+        for structure in ("tree", "fern"):
+            names = {d: f"papers.hinge:depths/{what}-{structure}-{d}" for d in DEPTHS}
+            lines[f"{structure}s"] = cells.curve(stored, names)
+    return figures.curves(panels, "depth", "microseconds")
+
+
+GROUPS = (as_printed, curves, plane, depths, networks)
 OPTIONS = groups.SETS | groups.SEEDS
 TABLES = {
     "hinge_published": partial(grid_table, kind="published"),
     "hinge_ferns": partial(grid_table, kind="ferns"),
     "hinge_summary": summary_table,
+    "hinge_networks": networks_table,
 }
-FIGURES = {"hinge_curves": curves_figure, "hinge_plane": plane_figure}
+FIGURES = {
+    "hinge_curves": curves_figure,
+    "hinge_plane": plane_figure,
+    "hinge_depths": depths_figure,
+}
 
 if __name__ == "__main__":
     groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -2,8 +2,9 @@
 A layer of a PyTorch network
 ============================
 
-:class:`skforest.torch.HingeForest` is a PyTorch module. Here it is the last layer of a small
-convolutional network, and all layers are trained together. It needs the extra ``torch``.
+:class:`skforest.torch.HingeForest` is a PyTorch module. Here it is the last layer of a network
+with two convolutions and pooling, and all layers are trained together. It needs the extra
+``torch``.
 """
 
 import matplotlib.pyplot as plt
@@ -21,10 +22,11 @@ X, y = load_digits(return_X_y=True)
 images = torch.from_numpy(X).float().reshape(-1, 1, 8, 8) / 16
 X_train, X_test, y_train, y_test = train_test_split(images, torch.from_numpy(y), random_state=0)
 
-network = nn.Sequential(
-    nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(576, 50)),
-    HingeForest(50, 10, n_estimators=50, max_depth=5),
+convolutions = nn.Sequential(
+    *(nn.Conv2d(1, 16, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),  # 8 x 8 to 4 x 4 pixels
+    *(nn.Conv2d(16, 32, 3, padding=1), nn.MaxPool2d(2), nn.Flatten()),
 )
+network = nn.Sequential(convolutions, HingeForest(32 * 2 * 2, 10, n_estimators=50, max_depth=5))
 optimizer = torch.optim.Adam(network.parameters(), lr=0.005)
 losses = []
 for _ in range(5):
@@ -43,10 +45,11 @@ print(f"test accuracy {accuracy:.3f}")
 
 # %%
 # ``to_estimator`` converts the last layer to an estimator, which predicts without PyTorch and can
-# be saved by :func:`skforest.save`. Its columns are the outputs of the layers below.
+# be saved by :func:`skforest.save`. Its columns are the outputs of the layers below. On MNIST,
+# such a network has :ref:`a test error of 0.78 % <hinge-several-layers>`.
 
 with torch.no_grad():
-    features, features_test = network[0](X_train).numpy(), network[0](X_test).numpy()
+    features, features_test = convolutions(X_train).numpy(), convolutions(X_test).numpy()
 forest = to_estimator(network[1], classes=np.arange(10), X=features)
 print(f"accuracy of the estimator {forest.score(features_test, y_test.numpy()):.3f}")
 
