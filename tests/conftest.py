@@ -1,12 +1,14 @@
 """Fixtures that run a test for every estimator of the package, later ones included.
 
 The short suite, which runs by default, tests the code that all estimators share with one estimator
-that scales its features and with one that does not. All other estimators follow in the slow suite
-(``-m slow``), or at once in a test that is marked `every_class`.
+that scales its features and with one that does not; one is a classifier and one a regressor. All
+other estimators follow in the slow suite (``-m slow``), or at once in a test that is marked
+`every_class`.
 """
 
 import faulthandler
 import functools
+import gc
 import os
 import signal
 
@@ -14,6 +16,8 @@ import pytest
 from sklearn.base import BaseEstimator, is_classifier
 
 import skforest
+from skforest.blend.blend import _Blend
+from skforest.training import trials
 
 NAMED = [getattr(skforest, name) for name in skforest.__all__]
 CLASSES = [x for x in NAMED if isinstance(x, type) and issubclass(x, BaseEstimator)]
@@ -26,7 +30,11 @@ ESTIMATORS = [cls for cls in ALL if "n_estimators" in PARAMETERS[cls]]
 CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
 REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
 # Manifold forests compare features as they are, CO2 forests scale them to [0, 1].
-REPRESENTATIVES = ("ManifoldForest", "CO2Forest")
+REPRESENTATIVES = {
+    "estimator": ("ManifoldForestClassifier", "CO2ForestRegressor"),
+    "classifier": ("ManifoldForestClassifier", "CO2ForestClassifier"),
+    "regressor": ("ManifoldForestRegressor", "CO2ForestRegressor"),
+}
 
 
 def parameters(cls):
@@ -43,6 +51,21 @@ def no_wait_for_the_disk():
     """Tests save hundreds of files, and need none of them after a crash of the machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_trees_beside_the_model():
+    """Forests that a fit trains beside the model took most of the time of small models.
+
+    They are the random forest on the leaderboard of a blend and the trees behind the importances
+    of hinge forests. Tests that need the latter set their number again; a module without such
+    changes has a fixture of the same name.
+    """
+    full = _Blend._baseline
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Blend, "_baseline", lambda blend: full(blend).set_params(n_estimators=15))
+        patch.setattr(trials, "IMPORTANCE_TREES", 10)
         yield
 
 
@@ -101,19 +124,44 @@ def _is_extra(item):
     """Does a test of code that all estimators share run on other estimators elsewhere?"""
     if item.get_closest_marker("every_class"):
         return False
-    fixtures = {"estimator", "classifier", "regressor"} & set(item.fixturenames)
-    return bool(fixtures) and any(
-        not cls.__name__.startswith(REPRESENTATIVES) for cls in _classes(item)
-    )
+    shown = [names for fixture, names in REPRESENTATIVES.items() if fixture in item.fixturenames]
+    return any(cls.__name__ not in names for names in shown for cls in _classes(item))
+
+
+def _is_thinned_out(item, places):
+    """Is a case none of those of the short suite?
+
+    A case of a product takes part if the sum of its places in the lists of values is a multiple of
+    n. So every value takes part, and, of three lists or more, every pair of values. `places` are
+    the places of the values of tests that were seen before.
+    """
+    mark = item.get_closest_marker("thin")
+    if mark is None:
+        return False
+    lists = [m.args[0] for m in item.iter_markers("parametrize")]
+    lists = [names.split(",") if isinstance(names, str) else names for names in lists]
+    lists = [tuple(name.strip() for name in names) for names in lists]
+    params, total = item.callspec.params, 0
+    for names in {*lists, *((name,) for name in params if name not in sum(lists, ()))}:
+        known = places.setdefault((item.function, names), {})
+        total += known.setdefault(tuple(id(params[name]) for name in names), len(known))
+    return total % mark.args[0] > 0
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out the slow tests
 def pytest_collection_modifyitems(items):
-    """Leave out what an estimator has no parameters for; mark the other estimators as slow."""
+    """Leave out what an estimator has no parameters for; mark what the short suite leaves out."""
     items[:] = [item for item in items if _takes_part(item)]
+    places = {}
     for item in items:
-        if _is_extra(item):
+        if _is_thinned_out(item, places) or _is_extra(item):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    """Hide the modules from the garbage collector, which would search them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=ESTIMATORS, ids=lambda cls: cls.__name__)

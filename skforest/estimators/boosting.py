@@ -218,7 +218,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
     --------
     >>> from skforest import ObliqueBoostingClassifier
     {digits}
-    >>> model = ObliqueBoostingClassifier(200, n_bags=1, random_state=0).fit(X_train, y_train)
+    >>> model = ObliqueBoostingClassifier(100, n_bags=1, random_state=0).fit(X_train, y_train)
     >>> bool(model.score(X_test, y_test) > 0.95)
     True
     """

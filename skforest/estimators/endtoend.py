@@ -551,7 +551,7 @@ class E2EDecisionForestRegressor(ForestRegressorMixin, _E2EForest):
     >>> from skforest import E2EDecisionForestRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> forest = E2EDecisionForestRegressor(bootstrap=True, oob_score=True, random_state=0)
+    >>> forest = E2EDecisionForestRegressor(20, bootstrap=True, oob_score=True, random_state=0)
     >>> bool(forest.fit(X, y).oob_score_ > 0.3)
     True
     """

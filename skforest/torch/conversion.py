@@ -78,7 +78,7 @@ class HingeEnsemble(nn.Module):
     >>> from sklearn.datasets import load_diabetes
     >>> import skforest.torch
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> forest = skforest.RandomHingeForestRegressor(n_bags=2, random_state=0).fit(X, y)
+    >>> forest = skforest.RandomHingeForestRegressor(20, n_bags=2, random_state=0).fit(X, y)
     >>> module = skforest.torch.from_estimator(forest)
     >>> module.link, len(module.bags), module(torch.from_numpy(X)).shape
     ('identity', 2, torch.Size([442, 1]))

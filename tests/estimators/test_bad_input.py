@@ -36,6 +36,7 @@ def test_infinite_values_in_X(estimator, value, dtype):
                 getattr(estimator, method)(rows)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_missing_values_in_a_data_frame(estimator):
     pd = pytest.importorskip("pandas")
@@ -65,6 +66,7 @@ def test_nan_and_inf_in_y(estimator, value, word):
         refuses(estimator, X, np.column_stack([y, y]), r"\by\b", word)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.needs("projection")
 @pytest.mark.parametrize("scale", [3e38, -3.4e38, 1e-38, 1e-45])
 @pytest.mark.parametrize("projection", ["axis", "sparse", "sum", "edge", "difference", "mix"])
@@ -304,7 +306,14 @@ def test_values_far_outside_the_training_range_give_finite_probabilities():
         skforest.ObliqueBoostingRegressor(60, linear_leaves=True, random_state=0),
         skforest.ObliqueBoostingRegressor(60, linear_leaves=True, n_bags=1, random_state=0),
         skforest.RandomHingeForestRegressor(10, n_bags=2, max_iter=300, random_state=0),
-        skforest.BlendedForestRegressor(["hinge", "boosting"], random_state=0),
+        skforest.BlendedForestRegressor(
+            [
+                skforest.RandomHingeForestRegressor(10, n_bags=2, max_iter=300),
+                skforest.ObliqueBoostingRegressor(60, linear_leaves=True, n_bags=1),
+            ],
+            cv=2,
+            random_state=0,
+        ),
     ],
     ids=["boosting", "one bag", "hinge", "blend"],
 )

@@ -306,7 +306,7 @@ def test_parameters_of_members_are_parameters_of_the_blend():
 
 @pytest.mark.parametrize("cls", [BlendedForestClassifier, BlendedForestRegressor])
 def test_the_default_members(cls):
-    X, y = classes(80)
+    X, y = classes(50)
     blend = cls(random_state=0, time_limit=600).fit(X, y)
     is_class = cls is BlendedForestClassifier
     assert list(blend.weights_) == list(skforest.blend.blend.MEMBERS)[0 if is_class else 1 :]

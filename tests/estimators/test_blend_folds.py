@@ -96,6 +96,7 @@ SPLITTERS = [
 ]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("cv", SPLITTERS, ids=lambda cv: type(cv).__name__)
 @each_kind
 def test_members_are_trained_on_the_rows_of_a_splitter(blend, data, cv):

@@ -144,6 +144,7 @@ def gross_errors(name, y):
     return y
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("cls", [ObliqueBoostingRegressor, RandomHingeForestRegressor])
 @pytest.mark.parametrize("loss", ["huber", "absolute_error", "quantile"])
 def test_outliers_among_the_targets_do_little_harm(cls, loss):
@@ -226,6 +227,7 @@ def test_losses_with_a_log_link_predict_positive_means(loss):
         clone(model).fit(X, -y)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("n_bags", [1, 3])
 @pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
 def test_means_of_predictions_are_those_of_targets(loss, n_bags):
@@ -298,6 +300,7 @@ def test_scales_of_the_target_do_not_matter(scale):
     assert model.score(X, y * scale) > 0.9
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("n_rows", [1, 2, 30])
 def test_constant_targets_and_few_rows(loss, n_rows):

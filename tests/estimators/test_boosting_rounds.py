@@ -63,6 +63,7 @@ def test_raw_predictions_of_training_are_those_of_the_forest(task, subsample, mo
     np.testing.assert_allclose(found / scale, expected / scale, atol=2e-6)
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("n_bags, feature_shape", [(1, None), (3, None), (3, (3, 2))])
 def test_weights_equal_copies_and_order_and_threads_have_no_influence(
@@ -228,6 +229,7 @@ def test_auto_is_resolved_from_the_number_of_distinct_rows():
 # ------------------------------------------------------------------------- rows for early stopping
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("n_bags", [1, 2])
 def test_early_stopping_on_given_rows(cls, n_bags):
@@ -302,6 +304,11 @@ def test_bad_rows_for_early_stopping(given, message):
     with pytest.raises(ValueError, match=message):
         model.fit(X, y, **given)
     assert vars(model) == vars(clone(model))
+
+
+def test_early_stopping_on_given_rows_is_switched_on_and_reads_labels():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor)
     good = {"X_val": X, "y_val": y}
     with pytest.raises(ValueError, match="early_stopping=False cannot be used with X_val"):
         model.set_params(early_stopping=False).fit(X, y, **good)
@@ -327,6 +334,7 @@ def test_rows_for_early_stopping_are_routed_as_metadata():
 # -------------------------------------------------------------------------------- what models have
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("feature_shape", [None, (2, 3)])
 def test_fitted_models_in_files_and_plots(cls, feature_shape, tmp_path):
@@ -388,7 +396,8 @@ def test_class_weights_are_weights():
 # ------------------------------------------------------------------------------------------ stages
 
 
-@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("n_bags", [3, 1])
 @pytest.mark.parametrize(
     "task", ["regression", "poisson", "outputs", "binary", "labels", "nothing"]
 )
@@ -453,6 +462,7 @@ def grouped_rows(is_class):
     return X, y, groups
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("n_bags", [1, 3])
 def test_groups_are_held_out_together(cls, n_bags):

@@ -1,5 +1,7 @@
 """CO2 forests: the stump against a plain definition, and what holds for every tree."""
 
+import functools
+
 import numpy as np
 import oracles
 import pytest
@@ -39,6 +41,7 @@ def split_of(model):
 # ---------------------------------------------------------------------------- the plain definition
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("keep", ["best", "last"])
 @pytest.mark.parametrize("row_norm", [8.0, None])
 @pytest.mark.parametrize("leaves", ["counts", "gradient"])
@@ -218,6 +221,7 @@ def test_gradients_of_the_leaves_are_the_derivatives(objective):
 # ----------------------------------------------------------------------- what holds for every tree
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("objective", ["co2", "soft", "mixed", "oc1", "random", None])
 @pytest.mark.parametrize("cls", [CO2ForestClassifier, CO2ForestRegressor])
 def test_no_training_row_crosses_a_threshold(cls, objective):
@@ -291,6 +295,16 @@ def test_validation_rows_reject_planes_through_noise(n, share):
     assert shares[1] < 0.5
 
 
+def plain_forest():
+    return CO2ForestClassifier(2, random_state=0)
+
+
+@functools.cache
+def plain_proba():
+    X, y = make_classification(400, 8, n_informative=6, n_classes=3, random_state=0)
+    return plain_forest().fit(X, y).predict_proba(X[:50] + 0.3)
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -317,10 +331,8 @@ def test_validation_rows_reject_planes_through_noise(n, share):
 )
 def test_every_parameter_of_training_matters(params):
     X, y = make_classification(400, 8, n_informative=6, n_classes=3, random_state=0)
-    model = CO2ForestClassifier(3, random_state=0)
-    plain = clone(model).fit(X, y).predict_proba(X[:50] + 0.3)
-    other = changed(model, **params).fit(X, y).predict_proba(X[:50] + 0.3)
-    assert not np.array_equal(plain, other)
+    other = changed(plain_forest(), **params).fit(X, y).predict_proba(X[:50] + 0.3)
+    assert not np.array_equal(plain_proba(), other)
 
 
 def with_missing(X):

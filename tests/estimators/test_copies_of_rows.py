@@ -44,6 +44,7 @@ def test_members_of_other_packages_see_other_copies_of_a_row():
     assert blend.weights_["tree"] > 0.7
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_a_factor_of_all_weights_has_no_effect(estimator):
     X, y = task(estimator, 60)
@@ -206,6 +207,7 @@ def test_rows_that_repeat_are_learned():
     assert sum(model.n_iter_) > 2 * n_rounds
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -224,8 +226,9 @@ def test_rows_that_repeat_are_learned():
     ids=["bags", "one bag", "regressor", "hinge", "hinge, early stopping", "blend"],
 )
 @pytest.mark.parametrize("n_features", [2, 3])
-def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features):
+def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features, monkeypatch):
     """The copies of a row are one row: without it, its X would have the other labels only."""
+    monkeypatch.setattr("skforest.training.trials.IMPORTANCE_TREES", 50)  # as for users
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, size=(2400, n_features)).astype(float)
     truth = 1 / (1 + np.exp(1.5 - X[:, 0] - 1.5 * (X[:, 1] == X[:, -1])))

@@ -30,12 +30,12 @@ def test_what_does_not_vary_is_no_choice(cls):
     rng = np.random.default_rng(0)
     X = np.zeros((200, 100))
     X[:, 7] = rng.normal(size=200)
-    forest = cls(20, random_state=0).fit(X, (X[:, 7] > 0).astype(int)).forest_
+    forest = cls(10, random_state=0).fit(X, (X[:, 7] > 0).astype(int)).forest_
     assert (forest.n_leaves > 1).all()
     images = np.zeros((200, 10, 10))
     images[:, 4:6, 4:6] = rng.normal(size=(200, 2, 2))
     y = (images.sum(axis=(1, 2)) > 0).astype(int)
-    model = cls(20, feature_shape=(10, 10), patch_size=3, random_state=0).fit(images, y)
+    model = cls(10, feature_shape=(10, 10), patch_size=3, random_state=0).fit(images, y)
     assert (model.forest_.n_leaves > 1).all() and model.max_features_ == 9
     assert (cls(3, random_state=0).fit(0 * X, y).forest_.n_leaves == 1).all()
 
@@ -178,6 +178,7 @@ def test_best_first_growth_has_its_leaves(cls):
     assert level.forest_.n_leaves[0] <= 4 and level.forest_.max_depth[0] == 2
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.parametrize("shape", [8, (4, 2), (2, 2, 2)])
 def test_patches_and_smoothness_in_every_number_of_dimensions(cls, shape):
@@ -205,6 +206,7 @@ def test_leaves_keep_their_limits_after_joint_training(cls):
     assert model.forest_.node_weight.min() >= 0.1 * len(X) - 1e-6
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "params",
     [
@@ -355,7 +357,7 @@ def test_trees_that_grow_are_not_added_to_complete_trees_without_greedy_epochs()
 
 
 def test_training_does_not_depend_on_routing():
-    X, y = data(E2EDecisionForest, 1500)
+    X, y = data(E2EDecisionForest, 700)
     hard, soft = (
         E2EDecisionForest(2, max_depth=3, routing=routing, random_state=0).fit(X, y)
         for routing in ("hard", "soft")

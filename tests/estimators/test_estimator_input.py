@@ -233,6 +233,7 @@ def test_data_frame_of_mixed_columns(estimator):
 DTYPES = ["float64", "float32", "float16", "int64", "int8", "uint8", "bool"]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_equal_values_give_the_same_model_in_every_dtype(estimator, dtype):
     rng = np.random.default_rng(0)
@@ -364,6 +365,7 @@ def series(library, values, is_category=False):
 LIBRARIES = ["polars", "pyarrow", "pyarrow chunks"]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(
     ("labels", "is_category"),
@@ -499,6 +501,7 @@ def test_class_weight_by_name(classifier):
 # ---------------------------------------------------------------------------------- sample weights
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.parametrize("params", [{}, {"bootstrap": False}, {"max_samples": 0.5}], ids=str)
 @pytest.mark.needs("min_weight_fraction_leaf")
@@ -529,6 +532,7 @@ def test_the_scale_of_weights_does_not_matter(estimator):
     np.testing.assert_array_equal(response(one, X), response(other, X))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.needs("min_weight_fraction_leaf")
 def test_the_order_of_rows_does_not_matter(estimator):
@@ -536,7 +540,7 @@ def test_the_order_of_rows_does_not_matter(estimator):
     X, y = np.concatenate([X, X[:40]]), np.concatenate([y, y[:40]])
     order = np.random.default_rng(0).permutation(len(X))
     weight = np.random.default_rng(1).integers(1, 4, len(X)) * 1.0
-    estimator.set_params(oob_score=True, n_estimators=40)
+    estimator.set_params(oob_score=True, n_estimators=25)
     one = clone(estimator).fit(X, y, weight)
     other = clone(estimator).fit(X[order], y[order], weight[order])
     assert_same_trees(one, other)

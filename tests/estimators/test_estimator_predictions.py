@@ -264,6 +264,7 @@ def test_blocks_of_rows_are_predicted_to_their_end(estimator, n, monkeypatch):
     np.testing.assert_array_equal(estimator.apply(X[:n]), nodes)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_a_predictor_returns_what_the_estimator_returns(estimator):
     X, y = task(estimator)
@@ -331,6 +332,7 @@ def as_tables(column, rng):
     return X, pd.DataFrame(X, columns=["noise", "own"]), sparse.csr_matrix(X)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_a_predictor_of_columns_beyond_float32_takes_float64(estimator, tmp_path):
     rng = np.random.default_rng(0)
@@ -410,6 +412,7 @@ RANGES = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.needs("min_weight_fraction_leaf")
 @pytest.mark.parametrize("change", RANGES.values(), ids=RANGES)
@@ -454,6 +457,7 @@ def with_constant(X, which):
     return frame.assign(level=frame["level"].astype(levels))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_columns_without_information_have_no_effect(estimator):
     X, y = task(estimator, 80)

@@ -167,6 +167,7 @@ def test_without_bootstrap_every_tree_sees_all_rows(estimator):
     assert estimator.score(X, y) == pytest.approx(1, abs=1e-9 if exact else 0.01)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_a_second_fit_leaves_nothing_of_the_first(estimator):
     """Of other rows, columns and labels; what few rows are predicted with is made again."""

@@ -56,6 +56,7 @@ def test_one_class_with_class_weight(classifier, weight):
     np.testing.assert_array_equal(classifier.predict_proba(X), np.ones((N, 1)))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.needs("projection")
 @pytest.mark.parametrize("value", [np.uint8(7), np.float32(7), np.float32(0.1), 0.0])
 @pytest.mark.parametrize("projection", ["axis", "sparse", "patch"])
@@ -219,6 +220,7 @@ def test_all_weights_zero(estimator):
     refuses(estimator, X, y, "sample_weight", "all zero", "positive", weight=np.zeros(N))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("power", [-1060, -700, -100, 100, 700, 1015])
 @pytest.mark.needs("min_weight_fraction_leaf")
 def test_tiny_and_huge_weights(estimator, power):

@@ -225,7 +225,8 @@ def test_a_loss_of_the_user_is_the_built_in_one(head):
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
-def test_losses_of_the_user_train():
+def test_losses_of_the_user_train(monkeypatch):
+    monkeypatch.setattr("skforest.training.trials.IMPORTANCE_TREES", 50)  # as for users
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     y = 1e6 * np.stack([X[:, 0] + 10, abs(X[:, 1])], axis=1)
@@ -385,6 +386,7 @@ def test_streams_have_no_temperature():
 # --------------------------------------------------------------------------------------- quantiles
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("bootstrap", [False, True])
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_intervals_between_quantiles_cover_new_rows(early_stopping, bootstrap):

@@ -22,6 +22,7 @@ BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeF
 # -------------------------------------------------------------------------------------- estimators
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("structure", ["tree", "fern"])
 @pytest.mark.parametrize("features", ["linear", "identity", "both"])
@@ -93,6 +94,7 @@ def test_depth_1_forests_and_ferns_are_the_same(cls):
         np.testing.assert_array_equal(array, other.forest_.arrays[name], err_msg=name)
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_weights_equal_copies_and_order_and_threads_have_no_influence(cls, early_stopping):
@@ -413,6 +415,7 @@ def test_bags_draw_bootstrap_samples_and_score_the_rows_left_out(cls):
         cls(oob_score=True, **options).fit(X, y)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
 def test_outliers_among_the_training_rows_do_little_harm(cls, convert):

@@ -81,6 +81,7 @@ def test_the_list_of_parameters_is_complete(cls):
     assert cls().get_params().keys() == listed - apart | {"procedure"}
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("cls", BOTH, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("name", EFFECTS)
 def test_every_parameter_has_an_effect(cls, name):

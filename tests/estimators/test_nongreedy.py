@@ -167,6 +167,7 @@ def test_a_saved_tree_is_the_tree(cls, tmp_path):
     np.testing.assert_array_equal(tree.loss_curve_, again.loss_curve_)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("cls", TREES)
 @pytest.mark.parametrize(
     "params",

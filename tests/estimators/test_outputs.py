@@ -189,7 +189,7 @@ def test_what_takes_one_output_says_so():
     with pytest.raises(ValueError, match="y has 3 outputs; E2ENetworkTree takes one"):
         E2ENetworkTree().fit(X, y)
     with pytest.raises(ValueError, match="several outputs"):
-        from_estimator(skforest.RandomHingeForestClassifier(n_bags=1, max_iter=50).fit(X, y))
+        from_estimator(skforest.RandomHingeForestClassifier(5, n_bags=1, max_iter=5).fit(X, y))
 
 
 def test_chains_of_classifiers_still_work():

@@ -116,6 +116,7 @@ def test_no_parameter_is_in_an_estimator_and_in_its_procedure(cls):
     assert not set(names_of(cls)) & set(names_of(cls._default_procedure))
 
 
+@pytest.mark.thin(2)
 @with_procedure
 def test_without_a_procedure_it_has_its_defaults(cls):
     model = small(cls)
@@ -141,6 +142,7 @@ def test_procedures_are_objects_of_scikit_learn(procedure):
         procedure(values[0])
 
 
+@pytest.mark.thin(2)
 @with_procedure
 def test_an_estimator_copies_and_sets_the_parameters_of_its_procedure(cls):
     procedure = cls._default_procedure
@@ -163,6 +165,7 @@ def test_an_estimator_copies_and_sets_the_parameters_of_its_procedure(cls):
     assert trees[0] != trees[1] and small(cls).fit(X, y).forest_.threshold.tobytes() not in trees
 
 
+@pytest.mark.thin(2)
 @with_procedure
 def test_a_grid_search_over_parameters_of_the_procedure(cls):
     procedure = cls._default_procedure
@@ -235,6 +238,7 @@ def test_the_printed_procedure_with_changes(procedure):
         procedure.as_printed(colour="green")
 
 
+@pytest.mark.thin(2)
 @with_procedure
 def test_the_printed_procedure_trains_other_trees(cls):
     model = small(cls)

@@ -42,6 +42,7 @@ def rows(cls, n=300, p=40, counts=False, seed=0):
     return X.astype(np.float32), (score > np.median(score)) if "Class" in cls.__name__ else score
 
 
+@pytest.mark.thin(2)
 @MODELS
 @pytest.mark.parametrize("counts", [False, True])
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def shifted_rows(model):
     return X, y
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("model", SCALING, ids=str)
 def test_scaled_features_have_the_same_bits(model, dtype):

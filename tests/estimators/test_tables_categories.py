@@ -129,6 +129,7 @@ def test_a_missing_level_has_the_mean_number_of_the_rows(every_feature):
     assert table[4] == pytest.approx(np.average(code[known], weights=weight[known]))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_unknown_levels(estimator):
     """They belong to no level: code and mean of the target are those of the average row."""
@@ -145,6 +146,7 @@ def test_unknown_levels(estimator):
     assert np.isfinite(response(model, new)).all()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.parametrize("n_levels", [2, 5])
 def test_unknown_levels_predict_between_the_others(regressor, n_levels):
@@ -190,6 +192,7 @@ def other_values(frame, kind):
     }[kind]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.parametrize("kind", list(skforest.estimators.validation.NO_CATEGORIES))
 def test_text_that_is_no_category_takes_no_part(estimator, kind):

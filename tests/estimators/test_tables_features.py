@@ -148,6 +148,7 @@ def test_missing_values_only_in_prediction_are_the_mean(estimator):
     np.testing.assert_array_equal(one, response(model, holed)[:1])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_rows_of_missing_values_and_weights(estimator):
     """Order of the rows and copies of them change nothing; a weight of 0 is absence."""

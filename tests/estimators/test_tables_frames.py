@@ -82,6 +82,7 @@ def test_the_same_table_in_any_library_gives_the_same_predictions(estimator, con
     np.testing.assert_array_equal(other.is_categorical_, [0, 0, 1, 1, 1, 0])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "dtype",
     ["int8", "uint8", "int64", "float16", "float32", "float64", "bool", "Int8", "Int64", "UInt16",
@@ -225,6 +226,7 @@ def test_dates_name_the_column_and_what_to_do(estimator):
         estimator.fit(frame, y)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_infinite_values_name_the_column(estimator, value):
@@ -295,6 +297,7 @@ def small(**params):
     return CO2ForestClassifier(3, random_state=0, **params)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.parametrize("columns", [[0, 1], [10, 20], pd.MultiIndex.from_tuples([(1, 2), "ab"])])
 def test_columns_without_names(estimator, columns):

@@ -28,6 +28,7 @@ from skforest import (
 # ------------------------------------------------------------------------------------------- files
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_a_saved_model_predicts_from_the_same_table(estimator, tmp_path):
     frame = table()
@@ -101,11 +102,12 @@ def test_modules_take_numbers_only():
 
     frame = table()
     y = target(RandomHingeForestClassifier(), frame)
-    model = RandomHingeForestClassifier(n_bags=1, max_iter=200, random_state=0).fit(frame, y)
+    model = RandomHingeForestClassifier(5, n_bags=1, max_iter=20, random_state=0).fit(frame, y)
     with pytest.raises(ValueError, match="categories"):
         from_estimator(model)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_missing_values_and_levels_of_rows_without_weight(estimator):
     frame = table()

@@ -48,7 +48,9 @@ def test_save_tables_labels_and_outputs(tmp_path):
     X, y = classes()
     frame = pd.DataFrame(X, columns=list("abcdef"))
     for target in (np.array(["x", "y", "z"])[y], np.column_stack([y, y > 1])):
-        blend = classifier(members=[RandomHingeForestClassifier(10, **HINGE), "manifold"])
+        blend = classifier(
+            members=[RandomHingeForestClassifier(5, **HINGE), ManifoldForestClassifier(10)]
+        )
         blend.fit(frame, target)
         skforest.save(blend, tmp_path / "blend")
         again = skforest.load(tmp_path / "blend")

@@ -25,6 +25,11 @@ make, models = script("make"), script("make_models")
 GOLDEN = json.loads((FOLDER / "digits.json").read_text(encoding="utf-8"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_trees_beside_the_model():
+    """As many as for users, in place of the fixture of conftest.py."""
+
+
 @pytest.mark.parametrize("name", [*make.CASES, *make.REGRESSORS])
 def test_golden_values(name):
     """After a change of trees that is meant: python tests/golden/make.py."""

@@ -87,6 +87,7 @@ def way(request):
 # ------------------------------------------------------------------------------ the same again
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_the_same_bits(estimator, any_way, tmp_path):
     model = fitted(estimator)
@@ -128,6 +129,7 @@ def test_predictions_that_are_missing_stay_missing(estimator, way, tmp_path):
     np.testing.assert_array_equal(getattr(other, name), getattr(model, name))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "labels",
     [
@@ -197,6 +199,7 @@ def test_several_outputs(regressor, way, tmp_path):
 # ---------------------------------------------------------------------------------- parameters
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "weight",
     [{0: 1, 1: 2.5, 2: 1}, {np.int64(0): 1, np.int64(1): np.float64(3), 2: 1}, "balanced"],
@@ -218,6 +221,7 @@ def test_class_weight_by_name_comes_back(classifier, file_way, tmp_path):
     assert file_way(model, tmp_path).class_weight == weight
 
 
+@pytest.mark.thin(2)
 @pytest.mark.needs("projection")
 @pytest.mark.parametrize(
     "shape", [(2, 3), [2, 3], np.array([2, 3]), 6, np.int32(6)], ids=lambda s: type(s).__name__
@@ -297,6 +301,7 @@ def with_huber_loss():
 # --------------------------------------------------------------------------------------- skops
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_skops_needs_no_trust_beyond_our_own_classes(estimator, tmp_path):
     skops = pytest.importorskip("skops.io")
@@ -389,6 +394,7 @@ def test_processes_of_joblib_share_a_mapped_estimator(estimator, tmp_path):
 # ------------------------------------------------------------------------------------ small models
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_slim_predicts_the_same_with_less_memory(estimator, file_way, tmp_path):
     model = fitted(estimator)

@@ -168,6 +168,7 @@ def test_the_root_of_random_planes_is_the_best_of_those_drawn(cls):
 # ----------------------------------------------------------------------- what holds for every tree
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("objective", BASELINES)
 @pytest.mark.parametrize("cls", [CO2ForestClassifier, CO2ForestRegressor])
 def test_every_baseline_learns(cls, objective, tmp_path):

@@ -69,6 +69,7 @@ def test_splits_have_the_largest_gain_of_the_node(n_outputs, seed):
     check_tree(X, derivative, rows, 0, min_leaf, seed % 2**31, max_bins=4)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("seed", range(20))
 def test_directions_are_split_where_they_gain_more(n_outputs, seed):
@@ -79,6 +80,7 @@ def test_directions_are_split_where_they_gain_more(n_outputs, seed):
     check_tree(X, derivative.astype(np.float32), rows, 8, int(rng.integers(1, 6)), seed % 2**31)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("feature_shape", [(7,), (3, 4), (2, 3, 2)])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_boxes_are_split_where_they_gain_more(n_outputs, feature_shape):
@@ -397,6 +399,7 @@ def interactions_of(respond, X, rng):
     return found
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("linear_leaves", [False, True])
 @pytest.mark.parametrize("given", GROUPS.values(), ids=GROUPS)
 def test_columns_of_different_groups_do_not_interact(given, linear_leaves):

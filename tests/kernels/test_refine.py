@@ -344,6 +344,7 @@ def test_scores_out_of_bag_are_of_the_refined_trees_or_gone(estimator):
 # --------------------------------------------------------------------------- kinds of directions
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "params",
     [

@@ -76,6 +76,7 @@ def random_weight(rng, n, kind):
 # -------------------------------------------------------------------------- against brute force
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("values", ["two", "few", "real"])
 @pytest.mark.parametrize("weights", ["ones", "whole", "real"])
 @pytest.mark.parametrize(

@@ -302,8 +302,9 @@ LABELS = {
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_several_outputs_whose_responses_are_clipped(name):
+def test_several_outputs_whose_responses_are_clipped(name, monkeypatch):
     """Sums of trees, and responses with margins, may be outside of [0, 1]."""
+    monkeypatch.setattr("skforest.training.trials.IMPORTANCE_TREES", 50)  # as for users
     X, y = classes(3)
     model = clone(LABELS[name]).fit(X[:150], np.stack([y, y > 0], axis=1)[:150])
     rows, background = X[150:156], X[:8]

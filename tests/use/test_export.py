@@ -225,6 +225,7 @@ def test_images(digits, tmp_path):
         check(model.fit(X[:500] / scale, y[:500]), X[500:700] / scale, tmp_path)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("gate", ["hard", "margin", "sigmoid"])
 @pytest.mark.parametrize("shape, wrap, unordered", SHAPES)
 def test_directions_of_all_kinds(shape, wrap, unordered, gate, tmp_path):
@@ -396,6 +397,7 @@ TRANSFORMERS = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("cls", [ManifoldForestRegressor, CO2ForestRegressor])
 def test_scalers_of_pipelines_are_exported(name, cls, friedman, tmp_path):

@@ -156,6 +156,7 @@ def test_edges_connect_parents_and_children(rng):
         assert node == 0 or left[0][0] == place[node][0]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kind", ["box", "sparse", "dense"])
 @pytest.mark.parametrize("shape", [(3, 4), (12,), (2, 2, 3), (3, 4, 1)])
 def test_weights_of_every_kind_have_the_shape_of_the_features(rng, kind, shape):

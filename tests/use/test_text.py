@@ -421,7 +421,7 @@ def test_predictions_from_json(name):
     check_schema(model)
     assert model["estimator"] == type(estimator).__name__
     far = 100 if estimator.forest_.aggregate == "sum" else 1  # outside of the training range
-    rows = np.concatenate([X[::5], far * X[::50], -far * X[::50]])
+    rows = np.concatenate([X[::10], far * X[::75], -far * X[::75]])
     found = [response(model, row.tolist()) for row in rows]
     np.testing.assert_allclose(found, estimator.forest_.response(rows), rtol=1e-4, atol=1e-5)
     if is_classifier(estimator):

@@ -74,6 +74,7 @@ def predictions(module, X):
     return link[module.link](out).numpy()
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("structure", ["tree", "fern"])
 @pytest.mark.parametrize("features", ["linear", "identity", "both"])

@@ -46,9 +46,9 @@ def digits():
 
 @pytest.fixture(scope="module")
 def small(digits):
-    """A tree that is fitted to the first digits, with at most seven leaves."""
+    """A tree that is fitted to the first digits, with at most five leaves."""
     X, y = digits[:2]
-    return E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=7, **SHORT).fit(X[:150], y[:150])
+    return E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=5, **SHORT).fit(X[:150], y[:150])
 
 
 def soft_tree(n, dtype=torch.float64):

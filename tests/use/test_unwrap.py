@@ -1,5 +1,8 @@
 """Searches and pipelines around fitted estimators, in every function that takes one."""
 
+import copy
+import functools
+
 import matplotlib
 import numpy as np
 import pytest
@@ -109,6 +112,19 @@ def test_pipelines_stay_around_what_is_slim_or_refined(nested):
     assert search_of(nested[0])[-1] is nested[1]
 
 
+@functools.cache
+def search_without_transformers():
+    steps = [("none", "passthrough"), ("same", FunctionTransformer()), ("model", FOREST)]
+    search = RandomizedSearchCV(Pipeline(steps), {"model__max_depth": [2]}, n_iter=1, cv=2)
+    return search.fit(X, Y)
+
+
+@functools.cache
+def blend_of_a_search():
+    members = [("a", search_without_transformers()), ("b", FOREST)]
+    return BlendedForestClassifier(members, cv=2, random_state=0).fit(X, Y)
+
+
 @pytest.mark.parametrize("name", OF_ALONE)
 def test_what_has_no_place_for_transformers_names_the_step(name, nested, tmp_path):
     write = OF_ALONE[name]
@@ -117,15 +133,12 @@ def test_what_has_no_place_for_transformers_names_the_step(name, nested, tmp_pat
         message = r"'polynomialfeatures' of estimator\[-1\]\.best_estimator_, a Poly"
     with pytest.raises(TypeError, match=message):
         write(nested[0], tmp_path / "model")
-    steps = [("none", "passthrough"), ("same", FunctionTransformer()), ("model", FOREST)]
-    search = RandomizedSearchCV(Pipeline(steps), {"model__max_depth": [2]}, n_iter=1, cv=2)
-    frozen = FrozenEstimator(search.fit(X, Y))
+    search = search_without_transformers()
     expected = write(search.best_estimator_[-1], tmp_path / "model")
-    assert write(frozen, tmp_path / "model") == expected
+    assert write(FrozenEstimator(search), tmp_path / "model") == expected
     if name == "save":  # of a blend, also the parameters are saved
         return
-    blend = BlendedForestClassifier([("a", search), ("b", FOREST)], cv=2, random_state=0)
-    blend.fit(X, Y)
+    blend = copy.copy(blend_of_a_search())
     found = write(blend, tmp_path / "model")
     blend.members_ = {"a": blend.members_["a"].best_estimator_[-1], "b": blend.members_["b"]}
     assert found == write(blend, tmp_path / "model")
@@ -147,14 +160,18 @@ def every_function():
     )
 
 
+@functools.cache
+def search_without_best_estimator():
+    return GridSearchCV(FOREST, {"max_depth": [2]}, cv=2, refit=False).fit(X, Y)
+
+
 @pytest.mark.parametrize(("name", "function"), every_function())
 def test_searches_and_pipelines_without_a_fitted_estimator(name, function):
     search = GridSearchCV(FOREST, {"max_depth": [2]}, cv=2)
     with pytest.raises(NotFittedError, match="estimator is a GridSearchCV, which is not fitted"):
         function(search)
-    search.set_params(refit=False).fit(X, Y)
     with pytest.raises(NotFittedError, match="with refit=False, which has no best_estimator_"):
-        function(search)
+        function(search_without_best_estimator())
     with pytest.raises(NotFittedError):
         function(make_pipeline(FOREST))
     with pytest.raises(TypeError, match="whose last step is 'passthrough'"):
