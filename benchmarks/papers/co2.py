@@ -200,10 +200,14 @@ STEP_SETS = {
     "letter_libsvm": {"nu": 10.0, "max_features": 4, "scaling": "standard", "learning_rate": 0.03},
     "usps": {"nu": 10.0, "max_features": 16, "scaling": "minmax", "learning_rate": 0.03},
     "pendigits": {"nu": 1.0, "max_features": 4, "scaling": "standard", "learning_rate": 0.03},
+    "connect4": {"nu": 1.0, "max_features": 48, "scaling": "minmax", "learning_rate": 0.03},
 }
 MEASURES |= {
     f"steps/{name}-{kind}": Measure(
-        f"error, {name}, 10 trees, an iteration of {kind}", "%", more=False, paper=SETS[name][0]
+        f"error, {name}, 10 trees, an iteration of {kind}",
+        "%",
+        more=False,
+        paper=PRINTED_SETS[name][0],
     )
     for name in STEP_SETS
     for kind in STEPS
@@ -333,8 +337,8 @@ def nu(options):
 
 def steps(options):
     """Measure the error by the number of steps of an iteration with fixed signs."""
-    for name, own in STEP_SETS.items():
-        split = groups.load(name, options)
+    for name in options.sets or STEP_SETS:
+        own, split = STEP_SETS[name], groups.load(name, options)
         for kind, changes in STEPS.items():
             params = with_changes(PRINTED, own | changes)
             errors, spent = [], []
@@ -499,7 +503,8 @@ def steps_table(stored):
     rows = []
     for kind in STEPS:
         found = [stored[f"papers.co2:steps/{name}-{kind}"] for name in STEP_SETS]
-        row = [f"{_cell(one, SETS[name][0])}" for name, one in zip(STEP_SETS, found, strict=True)]
+        pairs = zip(STEP_SETS, found, strict=True)
+        row = [_cell(one, PRINTED_SETS[name][0]) for name, one in pairs]
         rows.append((kind, *row, cells.commands(found)))
     return ("Iteration", *(cells.TITLES[name] for name in STEP_SETS), "Command"), rows
 
