@@ -38,6 +38,7 @@ from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
 from .inspect.similarity import LeafEmbedding, prototypes, proximity
 from .inspect.text import export_graphviz, export_text
+from .table.feature_grid import windows_of
 from .training.losses import HuberLoss, Loss, TweedieLoss
 
 __all__ = [
@@ -87,4 +88,5 @@ __all__ = [
     "to_dict",
     "to_c",
     "to_onnx",
+    "windows_of",
 ]

@@ -54,6 +54,13 @@ class_weight : dict, list of dict, {"balanced", "balanced_subsample"} or None
     "balanced": all classes have the same total weight in the training set. "balanced_subsample":
     they have it in the sample of every tree. With several outputs, pass a list with one dict per
     output; the weights of all labels of a row are multiplied.
+prior : array-like of shape (n_classes,), dict, list of these, or None
+    Frequencies of the classes where the model is used, in the order of `classes_` or by label.
+    Training does not see them. Predicted probabilities are multiplied by their ratio to the
+    frequencies in training, after class weights, and divided by their sum. You can thus train on
+    equally many rows of each class. Only their proportions matter, and all must be greater than 0.
+    With several outputs, pass a list with one entry per output, which may be None. None: no
+    correction. See :ref:`prior`.
 categorical_features : "from_dtype", array-like of bool, int or str, or None
     Which columns of X are categories. "from_dtype": columns of a data frame that hold strings or
     have a categorical dtype, and columns of strings in object arrays. You can also pass a mask of
@@ -234,6 +241,7 @@ def entries(text):
 # The last group of parameters in a docstring.
 RUNNING = (
     "class_weight",
+    "prior",
     "categorical_features",
     "n_jobs",
     "random_state",

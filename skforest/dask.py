@@ -232,6 +232,11 @@ def _unfitted(estimator):
         )
     if getattr(estimator, "oob_score", False):
         raise ValueError("oob_score=True needs all rows in one process; set oob_score=False")
+    if getattr(estimator, "prior", None) is not None:
+        raise ValueError(
+            f"prior={estimator.prior!r} needs the frequencies of the classes in all partitions; "
+            "set prior=None"
+        )
     estimator = clone(estimator)
     estimator._validate_params()
     return estimator

@@ -101,6 +101,18 @@ def link(name, raw):
     return [functions[name](x) for x in raw]
 
 
+def with_prior(model, response):
+    """Probabilities times their ratios, divided by their sum for each output."""
+    if model.get("prior_ratio") is None:
+        return response
+    found = [max(p, 0) * ratio for p, ratio in zip(response, model["prior_ratio"])]
+    parts = []
+    for labels in model["classes"]:
+        part, found = found[: len(labels)], found[len(labels) :]
+        parts += [p / sum(part) if sum(part) else 1 / len(part) for p in part]
+    return parts
+
+
 def response(model, row):
     """Class probabilities, those of all outputs one after the other, or values of the target.
 
@@ -114,7 +126,7 @@ def response(model, row):
         if model["temperature"] != 1:
             total = [x ** (1 / model["temperature"]) for x in total]
             total = [x / sum(total) for x in total]
-        return total
+        return with_prior(model, total)
     z = features(model, row)
     bags = []
     for bag in model["bags"]:
@@ -129,4 +141,4 @@ def response(model, row):
         n_trees = len(bag) if model["aggregate"] == "mean" else 1
         raw = [x / n_trees + base for x, base in zip(raw, model["baseline"])]
         bags.append(link(model["link"], raw))
-    return [sum(values) / len(bags) for values in zip(*bags)]
+    return with_prior(model, [sum(values) / len(bags) for values in zip(*bags)])

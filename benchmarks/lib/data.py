@@ -304,6 +304,17 @@ def faces(folder=None, n_train=256_000, n_test=250, size=31, seed=0):
     return Split(*parts)
 
 
+def membrane_images(folder=None):
+    """Electron microscope images of membranes, and their labels: 1 inside a cell, else 0.
+
+    Returns
+    -------
+    images, labels : ndarray of shape (30, 512, 512), uint8
+    """
+    arrays = _read("isbi2012", folder)
+    return arrays["images"], arrays["labels"]
+
+
 def membranes(folder=None, n_train=40_000, size=9, seed=0):
     """Windows of electron microscope images; the label says if the middle is inside a cell.
 
@@ -322,8 +333,7 @@ def membranes(folder=None, n_train=40_000, size=9, seed=0):
     Split
         The test rows are a square of 200 x 200 pixels, in order.
     """
-    arrays = _read("isbi2012", folder)
-    images, labels = arrays["images"], arrays["labels"]
+    images, labels = membrane_images(folder)
     padded = np.pad(images, [(0, 0), *[(size // 2, size // 2)] * 2], mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(1, 2))
     rng = np.random.default_rng(seed)

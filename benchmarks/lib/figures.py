@@ -131,13 +131,36 @@ def posteriors(stored):
         "image", "labels"; "epochs": by their number the probabilities in percent with "soft" and
         with "hard" routing. Matrices of 200 columns are those of `results.packed`.
     """
-    parts, epochs = [{"image": stored["image"], "labels": stored["labels"]}], stored["epochs"]
-    for n_epochs, pair in epochs.items():
-        parts.append({f"{routing}, {n_epochs} epochs": pair[routing] for routing in pair})
-    figure = _figure(2 + 2 * len(epochs), 4.3, 90)
-    for column, pictures in zip(figure.subplots(2, len(parts)).T, parts, strict=True):
-        for ax, (title, picture) in zip(column, pictures.items(), strict=True):
-            options = {"vmin": 0, "vmax": 100} if "epochs" in title else {}
+    columns = [
+        {f"{routing}, {n_epochs} epochs": pair[routing] for routing in pair}
+        for n_epochs, pair in stored["epochs"].items()
+    ]
+    return _pixel_pictures(stored, columns, 4.3)
+
+
+def segmentations(stored):
+    """Draw predicted probabilities of pixels by two models, beside the image and its labels.
+
+    Parameters
+    ----------
+    stored : dict
+        "image", "labels"; "models": by name, the probabilities in percent by the sample of pixels
+        that trains. Matrices of 200 columns are those of `results.packed`.
+    """
+    models = stored["models"]
+    samples = next(iter(models.values()))
+    columns = [{f"{name}:\n{kind}": models[name][kind] for name in models} for kind in samples]
+    return _pixel_pictures(stored, columns, 4.8)
+
+
+def _pixel_pictures(stored, columns, height):
+    """Draw the image above its labels, and columns of titled probabilities in percent."""
+    figure = _figure(2 + 2 * len(columns), height, 90)
+    columns = [{"image": stored["image"], "labels": stored["labels"]}, *columns]
+    for number, pictures in enumerate(columns):
+        options = {"vmin": 0, "vmax": 100} if number else {}
+        for row, (title, picture) in enumerate(pictures.items()):
+            ax = figure.add_subplot(2, len(columns), 1 + number + row * len(columns))
             ax.imshow(unpacked(picture, 200), cmap="gray", **options)
             ax.set_title(title, fontsize=9)
             ax.set_axis_off()

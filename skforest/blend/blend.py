@@ -20,14 +20,14 @@ from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegr
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
 from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
-from ..estimators.prediction import Part, Prediction, is_forest, response_of
+from ..estimators.prediction import Part, Prediction, finished, is_forest, response_of
 from ..estimators.targets import ForestClassifierMixin, ForestRegressorMixin
 from ..estimators.unwrap import members_of
 from ..estimators.validation import TableEstimator, store_parameters
 from ..table.feature_map import FeatureMap
 from ..table.frames import as_frame
 from ..table.training_set import TrainingSet, check_groups
-from ..training.blending import blend_weights, find_temperature, sharpened
+from ..training.blending import blend_weights, find_temperature
 from ..training.progress import Steps
 from ..training.threads import TimeLimit
 from .encoding import Columns
@@ -221,6 +221,7 @@ class _Blend(MemberParameters, TableEstimator):
         start = time.perf_counter()
         limit = TimeLimit.of(self.time_limit, start)
         samples = self._read_samples(X, y, sample_weight, groups)
+        ratio = self._ratio_to_prior(samples.rows) if is_classifier(self) else None
         random = check_random_state(self.random_state)
         check_names(self.members, self._get_param_names())
         members = self._new_members(random)
@@ -230,6 +231,7 @@ class _Blend(MemberParameters, TableEstimator):
         compared, responses = self._compare(kept, samples)
         self._set_weights(kept, responses, compared, random.randint(2**31 - 1))
         self._train_members(kept, samples, limit)
+        self._prior_ratio = ratio
         forest = OwnMember(FOREST, self._baseline())
         score = comparison(self, criterion_of(self, compared, kept), compared)
         self._baselines |= baseline_rows(forest, samples, compared, score, limit)
@@ -413,7 +415,7 @@ class _Blend(MemberParameters, TableEstimator):
                 self.weights_[name] * response_of(model, X, classes)
                 for name, model in self.members_.items()
             )
-        return sharpened(response, self.temperature_)
+        return finished(response, self.temperature_, getattr(self, "_prior_ratio", None), classes)
 
     def _prediction(self):
         """The parts and the finish of predictions, see `Prediction`."""
@@ -421,7 +423,7 @@ class _Blend(MemberParameters, TableEstimator):
         models = members_of(self).items()
         parts = [Part(model, self.weights_[name], name) for name, model in models]
         classes = self._every_classes if is_classifier(self) else None
-        return Prediction(parts, classes, self.temperature_)
+        return Prediction(parts, classes, self.temperature_, getattr(self, "_prior_ratio", None))
 
     def _responder(self):
         check_is_fitted(self, "members_")
@@ -510,6 +512,7 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
         time_limit=None,
         max_predict_us=None,
         class_weight=None,
+        prior=None,
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,

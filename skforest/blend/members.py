@@ -18,8 +18,9 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators.base import take_rows
 from ..estimators.prediction import has_classes, has_response, is_forest, response_of
+from ..estimators.targets import ForestClassifierMixin
 from ..table.training_set import IS_LEFT_OUT, TRAINS
-from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer, sharpened
+from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
 from ..training.method import mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
 from .encoding import weight_options
@@ -359,6 +360,12 @@ def entry_of(item, known, is_class):
         raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
     if is_class and not hasattr(estimator, "predict_proba"):
         raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
+    for part in (estimator, *estimator.get_params().values()):
+        if isinstance(part, ForestClassifierMixin) and part.prior is not None:
+            raise ValueError(
+                f"members contains {estimator!r} with prior={part.prior!r}; set prior of the "
+                "blend instead"
+            )
     own = type(estimator).__name__
     return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
 
@@ -441,7 +448,7 @@ def responder_of(blend, classes):
     functions, columns, is_scaling = [], set(), False
     # Members may take missing values.
     encode = partial(check_array, dtype=np.float32, ensure_all_finite="allow-nan")
-    weights, temperature = blend.weights_, blend.temperature_
+    weights, finish = blend.weights_, blend._prediction().finish
     for name, model in blend.members_.items():
         function = partial(response_of, model, classes=classes)
         if is_forest(model):
@@ -454,7 +461,7 @@ def responder_of(blend, classes):
         functions.append((weights[name], function))
 
     def response(X):
-        return sharpened(sum(weight * function(X) for weight, function in functions), temperature)
+        return finish(sum(weight * function(X) for weight, function in functions))
 
     return response, encode, sorted(columns)
 

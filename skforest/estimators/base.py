@@ -10,6 +10,7 @@ scikit-learn.
 import time
 from abc import abstractmethod
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real  # noqa: F401
 
@@ -30,7 +31,8 @@ from .._docs import with_texts
 from .._kernels.base.rows import tree_seed
 from .._warnings import warn_caller
 from ..forest import Forest
-from ..forest.statistics import decision_path
+from ..forest.edit import with_prior_ratio
+from ..forest.statistics import decision_path, with_prior
 from ..table.feature_map import FeatureMap
 from ..table.frames import FEW_ROWS, FrameReader, as_frame
 from ..table.matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
@@ -122,15 +124,21 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         with self._unchanged_on_error():
             start = time.perf_counter()
             limit = TimeLimit.of(self.time_limit, start)
+            if self.warm_start and hasattr(self, "forest_"):
+                self.forest_ = with_prior_ratio(self.forest_, None)  # as trees are trained
             request = self._request(sample_weight=sample_weight, limit=limit, tasks=tasks, **given)
             data = self._read_training_set(X, y, request)
+            request = replace(request, prior_ratio=self._ratio_to_prior(data))
             settings = self._settings(data, request)
             method = self._method(settings)
             if members := self._new_members(method, request):
                 trained = train_members(method, data, members, self._seed, request)
                 forest = method.finish(trained, request.previous)
+                forest = with_prior_ratio(forest, request.prior_ratio)
                 self._store(forest, settings, trained.records, members[0])
                 self._finish_fit(method, data)
+            else:
+                self.forest_ = with_prior_ratio(self.forest_, request.prior_ratio)
             self._training_seconds = time.perf_counter() - start
             if tasks is not None:
                 tasks.context.call_on_fit_task_end(
@@ -213,6 +221,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _finish_fit(self, method, data):
         """Set further fitted attributes once the forest is complete."""
+
+    def _ratio_to_prior(self, data):
+        """The `prior_ratio` of the forest that is trained on a TrainingSet."""
+        return None
 
     def _sampling(self, bootstrap=False):
         """How members draw their rows."""
@@ -344,6 +356,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         A plain matrix of valid numbers needs no full validation. It would take longer than the
         prediction of few rows, and it would copy many rows.
         """
+        if type(X) is np.ndarray and X.ndim > 2:  # images, which are then plain rows
+            X = self._unfolded(X)
         few = self._few_features(X)
         if few is not None:
             return method(self._routing_forest, few)
@@ -363,7 +377,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _prediction(self):
         """The parts and the finish of predictions, see `Prediction`."""
         check_is_fitted(self, "forest_")
-        return Prediction([Part(self)], self._every_classes if is_classifier(self) else None)
+        classes = self._every_classes if is_classifier(self) else None
+        return Prediction([Part(self)], classes, prior_ratio=self.forest_.prior_ratio)
 
     def _responder(self):
         """Functions of rows to responses and of tables to rows; columns that need float64."""
@@ -481,7 +496,9 @@ class BootstrapMixin:
         def did_not_draw(number):
             return sampling.drawn(data, tree_seed(self._seed, number)) == 0
 
-        response, n_trees = mean_response(self.forest_, data, did_not_draw)
+        forest, ratio = with_prior_ratio(self.forest_, None), self.forest_.prior_ratio
+        response, n_trees = mean_response(forest, data, did_not_draw)
+        response = with_prior(response, ratio, forest.n_classes or [forest.n_outputs])
         known = n_trees > 0
         if not known.any():
             raise ValueError(

@@ -249,6 +249,7 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
         early_stopping="auto",
         n_iter_no_change=50,
         class_weight=None,
+        prior=None,
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,

@@ -472,6 +472,7 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         oob_score=False,
         weight_dtype="float32",
         class_weight=None,
+        prior=None,
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,

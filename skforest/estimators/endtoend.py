@@ -516,6 +516,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         oob_score=False,
         weight_dtype="float32",
         class_weight=None,
+        prior=None,
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,

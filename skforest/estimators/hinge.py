@@ -445,6 +445,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
         max_samples=None,
         oob_score=False,
         class_weight=None,
+        prior=None,
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,

@@ -351,6 +351,7 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         max_samples=None,
         oob_score=False,
         class_weight=None,
+        prior=None,
         categorical_features="from_dtype",
         n_jobs=None,
         random_state=None,

@@ -360,6 +360,7 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
         min_impurity_decrease=0.0,
         weight_dtype="float32",
         class_weight=None,
+        prior=None,
         categorical_features="from_dtype",
         random_state=None,
         verbose=0,

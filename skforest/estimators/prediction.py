@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..forest.edit import with_prior_ratio
+from ..forest.statistics import with_prior
+from ..training.blending import sharpened
 from .unwrap import refusal
 
 NEEDED = "a fitted estimator of skforest or a blend of these"
@@ -44,6 +47,15 @@ class Part:
         """Response to the rows of a table, see `response_of`."""
         return response_of(self.model, X, classes)
 
+    def uncorrected(self, forest):
+        """A forest without `prior_ratio`, for those who apply that of the `Prediction`.
+
+        TypeError for a member of a blend that has one of its own.
+        """
+        if self.name is not None and forest.prior_ratio is not None:
+            raise TypeError(f"{self.what} has a prior of its own; set prior of the blend instead")
+        return with_prior_ratio(forest, None)
+
     def checked(self, reason):
         """The model; raises TypeError, with the reason, if it is no forest of this package."""
         if not self.is_forest:
@@ -63,16 +75,32 @@ class Prediction:
     temperature : float
         It sharpens or flattens the probabilities of the sum. The temperature of a hinge forest is
         not here, since its leaves contain it.
+    prior_ratio : list of float, or None
+        Factors of the probabilities, see `Forest`. The response of the one forest of an estimator
+        contains them; the members of a blend have none of their own.
     """
 
     parts: list
     classes: list | None = None
     temperature: float = 1.0
+    prior_ratio: list | None = None
 
     @property
     def is_blend(self):
         """bool: is it the prediction of a blend?"""
         return self.parts[0].name is not None
+
+    def finish(self, response):
+        """Probabilities from the sum of the responses, without `prior_ratio`, of the parts."""
+        return finished(response, self.temperature, self.prior_ratio, self.classes)
+
+
+def finished(response, temperature, prior_ratio, classes):
+    """Probabilities, or predictions, from the sum of responses; see `Prediction`."""
+    response = sharpened(response, temperature)
+    if prior_ratio is None:
+        return response
+    return with_prior(response, prior_ratio, [len(labels) for labels in classes])
 
 
 def prediction_of(estimator, needed=NEEDED):

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import with_texts
 from .._kernels.base.rows import tree_seed
-from ..forest.edit import with_votes
+from ..forest.edit import with_prior_ratio, with_votes
 from ..forest.statistics import route
 from ..table.matrix import min_max, scaled
 from ..training.alternating import AlternatingSettings, refine_tree
@@ -171,7 +171,8 @@ def refine(
         raise TypeError("refine takes dense X, since it trains hyperplanes over all features")
     data = refined._known_training_set(X, y, sample_weight)
     seed = draw_seed(random_state)
-    forest = refined.forest_
+    forest = with_prior_ratio(refined.forest_, None)
+    ratio = refined._ratio_to_prior(data)
     features = None
     if not forest.feature_map.is_scaling:
         offset, factor = min_max(data.X)
@@ -199,6 +200,7 @@ def refine(
     refined.forest_ = joined(trees)
     if getattr(refined, "_has_votes", False):
         refined.forest_ = with_votes(refined.forest_)
+    refined.forest_ = with_prior_ratio(refined.forest_, ratio)
     refined.refine_curve_ = list(curves)
     if hasattr(refined, "_update_refined_records"):
         refined._update_refined_records()

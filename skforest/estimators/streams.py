@@ -43,6 +43,11 @@ class StreamMixin:
     def _partial_fit(self, X, y, sample_weight, encode):
         """Train on a part; `encode` takes y, and whether it is the first part."""
         self._validate_params()
+        if getattr(self, "prior", None) is not None:
+            raise ValueError(
+                f"prior={self.prior!r} needs the frequencies of the classes in all rows, which "
+                "partial_fit does not know; use fit, or prior=None"
+            )
         with self._unchanged_on_error():
             is_first = not hasattr(self, "_stream")
             stream = HingeStream() if is_first else self._stream

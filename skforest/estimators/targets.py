@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from .._docs import with_texts
 from ..forest.edit import with_gate
 from ..forest.statistics import labels_of, probabilities
+from ..forest.storage import MAX_RATIO, MIN_RATIO, is_prior_ratio
 from ..table.target_statistics import indicators
 from ..training.losses import (
     Loss,
@@ -28,6 +29,7 @@ from .base import StrOptions
 from .prediction import same_classes
 from .predictor import ClassPredictor, Predictor
 
+SAME_SHARE = 1e-9  # frequencies that differ by less, relatively, are equal up to rounding
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
 
 
@@ -37,6 +39,7 @@ class ForestClassifierMixin(ClassifierMixin):
 
     _parameter_constraints: dict = {
         "class_weight": [StrOptions({"balanced", "balanced_subsample"}), dict, list, None],
+        "prior": ["array-like", dict, None],
     }
     _target_options = {"multi_output": True}
     _takes_several_outputs = True
@@ -203,6 +206,73 @@ class ForestClassifierMixin(ClassifierMixin):
         except (ValueError, TypeError) as error:
             message = f"class_weight={self.class_weight!r} is not valid: {error}"
             raise type(error)(message) from error
+
+    def _ratio_to_prior(self, data):
+        """Frequency of each class by `prior`, divided by its frequency in a TrainingSet; a list.
+
+        None if there is no prior, or if it equals the frequencies. Class weights are part of the
+        weights of the data.
+        """
+        given, several = self.prior, self._has_several_outputs
+        if given is None:
+            return None
+        if several and not (isinstance(given, list) and len(given) == len(self.classes_)):
+            raise ValueError(
+                f"prior={given!r} must be a list with an entry for each of the "
+                f"{len(self.classes_)} outputs of y: frequencies of its classes, or None"
+            )
+        ratio = []
+        for own, classes, share in zip(
+            given if several else [given], self._every_classes, self._training_shares(data)
+        ):
+            own = share if own is None else self._given_prior(own, classes)
+            if not share.all():
+                raise ValueError(
+                    f"prior={given!r} needs rows of class {classes.tolist()[share.argmin()]!r}, "
+                    "which has no weight in the training set"
+                )
+            of_class = own / own.sum() / share
+            is_same = np.ptp(of_class) <= SAME_SHARE * of_class.max()
+            ratio += [1.0] * len(classes) if is_same else of_class.tolist()
+        if not is_prior_ratio(ratio, len(ratio)):
+            raise ValueError(
+                f"prior={given!r} makes classes {min(ratio):g} to {max(ratio):g} times as "
+                f"frequent as in training; factors from {MIN_RATIO} to {MAX_RATIO} are supported"
+            )
+        return None if set(ratio) == {1.0} else ratio
+
+    def _given_prior(self, given, classes):
+        """The frequencies of the classes of one output, from its entry of `prior`."""
+        labels = classes.tolist()
+        if isinstance(given, dict):
+            if given.keys() != set(labels):
+                raise ValueError(
+                    f"prior={self.prior!r} needs a frequency for each class, and no others; the "
+                    f"classes are {labels}"
+                )
+            given = [given[label] for label in labels]
+        try:
+            found = np.asarray(given, dtype=np.float64)
+            is_valid = (
+                found.shape == classes.shape and np.isfinite(found).all() and found.min() > 0
+            )
+        except (TypeError, ValueError):
+            is_valid = False
+        if not is_valid:
+            raise ValueError(
+                f"prior={self.prior!r} must have {len(labels)} finite numbers greater than 0, one "
+                f"for each of the classes {labels}"
+            )
+        return found
+
+    def _training_shares(self, data):
+        """Share of each class in the weight of the rows, as trees see it: an array per output."""
+        codes, weight = data.y.astype(np.int32).T, data.weight
+        n_classes = [len(classes) for classes in self._every_classes]
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced_subsample":
+            for own, n in zip(codes, n_classes):
+                weight = weight * balancing_factor(own, data.weight, n)[own]
+        return [np.bincount(own, weight, n) / weight.sum() for own, n in zip(codes, n_classes)]
 
     def _target_units(self, data, target, is_warm_start):
         """Raw prediction that training starts from; class numbers have no unit."""

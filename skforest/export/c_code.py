@@ -326,6 +326,11 @@ def _function(model, name, calls):
     if model.quantile_rank is not None:
         parts.append(array_text(f"{name}_rank", model.quantile_rank))
         body += SORTED
+    if model.prior_ratio is not None:
+        parts.append(array_text(f"{name}_prior_ratio", model.prior_ratio))
+        body += (
+            f"    for (k = 0; k < {model.n_columns}; k++)\n        out[k] *= @_prior_ratio[k];\n"
+        )
     if model.normalizes:
         parts.append(array_text(f"{name}_target", np.cumsum([0, *model.n_classes])))
         body += NORMALIZED

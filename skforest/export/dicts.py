@@ -77,6 +77,7 @@ def to_dict(estimator):
         "aggregate": forest.aggregate,
         "link": forest.link,
         "baseline": forest.baseline.tolist(),
+        "prior_ratio": forest.prior_ratio,
         "bags": [[_nodes(forest[tree], values, used) for tree in range(*bag)] for bag in bags],
     }
 
@@ -98,6 +99,7 @@ def _blend_to_dict(blend):
         "classes": first["classes"],
         "n_outputs": first["n_outputs"],
         "temperature": blend.temperature_,
+        "prior_ratio": vars(blend).get("_prior_ratio"),
         "members": members,
     }
 

@@ -36,8 +36,9 @@ class ExportedModel:
     """A fitted estimator, as weighted forests.
 
     The response is the sum of weight times response over the members. Then `temperature` is
-    applied, or the columns are sorted in the order of `quantile_rank`, or the probabilities of
-    each of several outputs are divided by their sum.
+    applied, or the columns are sorted in the order of `quantile_rank`. Columns are multiplied by
+    `prior_ratio`. With it, or with several outputs, the probabilities of each output are divided
+    by their sum.
 
     Attributes
     ----------
@@ -52,6 +53,8 @@ class ExportedModel:
     classes : list of ndarray, or None
         Labels of each output; None in regression.
     temperature : float
+    prior_ratio : ndarray of shape (n_columns,), or None
+        Factors of the columns, before the probabilities of each output are divided by their sum.
     quantile_rank : ndarray of shape (n_columns,), int, or None
         Place of each column among the sorted ones.
     operations : list of (str, ndarray of shape (n_inputs,))
@@ -67,7 +70,9 @@ class ExportedModel:
         self.classes = prediction.classes
         if self.classes is not None:
             self.classes = [np.asarray(labels) for labels in self.classes]
-        self.temperature = float(prediction.temperature)
+        self.temperature, self.prior_ratio = float(prediction.temperature), None
+        if prediction.prior_ratio is not None:
+            self.prior_ratio = np.array(prediction.prior_ratio)
         for part in prediction.parts:
             _check_kind(part)
         self.members = [_member(part, self.classes) for part in prediction.parts]
@@ -92,7 +97,7 @@ class ExportedModel:
     @property
     def normalizes(self):
         """bool: are the probabilities of each output divided by their sum?"""
-        return len(self.n_classes) > 1
+        return len(self.n_classes) > 1 or self.prior_ratio is not None
 
     @property
     def is_scaling(self):
@@ -142,7 +147,7 @@ def _check_kind(part):
 
 
 def _member(part, classes):
-    model, forest = part.model, part.model._routing_forest
+    model, forest = part.model, part.uncorrected(part.model._routing_forest)
     columns = np.arange(forest.n_outputs)
     if classes is not None and not same_classes(model._every_classes, classes):
         if len(classes) > 1:

@@ -295,6 +295,8 @@ def add_response(graph, model, inputs):
     if model.temperature != 1:
         logarithm = graph.op("Log", graph.op("Max", response, TINY))
         response = graph.op("Softmax", graph.op("Div", logarithm, model.temperature), axis=1)
+    if model.prior_ratio is not None:
+        response = graph.op("Mul", response, model.prior_ratio)
     if model.quantile_rank is not None:
         response = add_sorted(graph, response, model.quantile_rank)
     return response

@@ -21,7 +21,7 @@ from ..estimators.prediction import is_forest
 from ..estimators.unwrap import rewrapped, unwrapped, unwrapped_alone
 from ..forest import Forest, load_with_header, package_versions
 from ..forest.io import as_value_error, write_forests
-from ..forest.storage import Levels
+from ..forest.storage import Levels, is_prior_ratio
 from ..inspect.contents import forest_of
 from ..training.parameters import ParameterObject
 from .others import OtherObjects
@@ -347,6 +347,10 @@ def _restored_blend(header, forests, others):
     _check_state(blend, first.task if forests else None)
     if type(blend.temperature_) is not float or not blend.temperature_ > 0:
         raise ValueError(f"temperature_ is {blend.temperature_!r}")
+    ratio = vars(blend).get("_prior_ratio")
+    n_columns = sum(map(len, blend._every_classes)) if is_classifier(blend) else 0
+    if ratio is not None and not is_prior_ratio(ratio, n_columns):
+        raise ValueError(f"the fitted attribute _prior_ratio is {ratio!r:.50}")
     return blend
 
 

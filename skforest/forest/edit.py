@@ -227,6 +227,13 @@ def prune(forest, reached):
     return forest.replaced(arrays).compact()
 
 
+def with_prior_ratio(forest, ratio):
+    """The same trees with another `prior_ratio`, a list of float or None."""
+    if forest.prior_ratio == ratio:
+        return forest
+    return forest.replaced(forest.arrays, prior_ratio=ratio)
+
+
 def with_gate(forest, gate):
     """Return the same trees with other gates."""
     return forest if forest.gate == gate else forest.replaced(forest.arrays, gate=gate)

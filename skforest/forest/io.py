@@ -217,6 +217,8 @@ def write_forests(path, members, layout="file", extra=None, others=None):
         metadata = forest.metadata
         classes = metadata.pop("classes")
         metadata["levels"] = list(metadata["levels"].items())  # keys of JSON are strings
+        if metadata["prior_ratio"] is None:
+            del metadata["prior_ratio"]
         stored = narrow(forest.arrays) if layout == "file" else forest.arrays
         if classes is not None:
             stored["classes"] = _labels(classes)

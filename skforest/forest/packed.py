@@ -21,7 +21,7 @@ from ..table.feature_map import FeatureMap
 from ..table.frames import FEW_ROWS
 from ..table.matrix import BYTE_FEATURES, N_KNOTS
 from .edit import join
-from .statistics import decision_path, feature_importances, labels_of, max_depth
+from .statistics import decision_path, feature_importances, labels_of, max_depth, with_prior
 from .storage import (
     ARRAYS,
     HALF_ARRAYS,
@@ -30,6 +30,7 @@ from .storage import (
     OF_INPUTS,
     RemovableArray,
     as_levels,
+    as_ratio,
     cast_exactly,
     check_arrays,
     check_metadata,
@@ -59,10 +60,9 @@ class Forest:
             Training weight, in the unit of `fit`; empty, like `gain`, if `slim` removed it.
         threshold, direction, gain : (n_splits,)
             Splits, in the order of their children: the parent of nodes 1 and 2 of a tree first. A
-            sample goes right if ``a . x > threshold``. `direction` is the code of a, and `gain` is
-            the decrease of weight times impurity (in regression, of the target divided by a
-            constant of the forest). Codes 0 .. n_features - 1 are features; boxes, sparse and
-            dense directions follow.
+            sample goes right if ``a . x > threshold``. `direction` is the code of a, and `gain`
+            the decrease of weight times impurity (of the target over a constant, in regression).
+            Codes 0 .. n_features - 1 are features; boxes, sparse, dense directions follow.
         value : (n_values * n_outputs,) or (n_entries,)
             Leaf values, as deviations from the baseline: row after row; or, if `value_start`
             (n_values + 1,) and `value_index` (n_entries,) are given, only the nonzero entries.
@@ -87,9 +87,8 @@ class Forest:
         fill : (n_inputs,) or (0,)
             Replacement of missing values, after scaling; if empty, missing values raise an error.
         source, kind : (n_features,) or (0,)
-            Input of each feature, and its kind: 0, the input itself; 1, whether it is missing; 2,
-            the number of a level; 3, an indicator of a level; 4, a mean of the target. Empty if
-            the features are the inputs.
+            Input of each feature, and its kind: 0, the input itself, as if empty; 1, whether it is
+            missing; 2, the number of a level; 3, an indicator of a level; 4, a mean of the target.
         table_start, table : (n_features + 1,) and (n_entries,), or (1,) and (0,)
             Values of each feature: 0 and 1 for kind 1; for kinds 2 to 4, a value for each level,
             for missing values and for unknown levels.
@@ -118,8 +117,7 @@ class Forest:
     wrap, unordered : tuple of bool, default=None
         For each axis, whether its ends meet and whether its entries have no order. None: False.
     weight_dtype : {"float32", "float16"}, default="float32"
-        Dtype of the weights of sparse and dense directions. Projections are float32 in either
-        case.
+        Dtype of the weights of sparse and dense directions; projections are float32.
     n_shared_values : int, default=0
         Number of leading value rows that all forests of this kind share (the pure leaves of a
         classifier); `concatenate` stores them once.
@@ -129,6 +127,8 @@ class Forest:
         Levels of each input that is a category, in the order of their numbers.
     versions : dict, default=None
         Versions of the packages that made the forest. None: the installed ones.
+    prior_ratio : sequence of float of shape (n_outputs,), default=None
+        Factors of the probabilities of classes, which are then divided by their sum per output.
 
     Raises
     ------
@@ -161,6 +161,7 @@ class Forest:
         feature_names=None,
         levels=None,
         versions=None,
+        prior_ratio=None,
     ):
         self.n_features = whole_number(n_features, "n_features")
         self.n_outputs = whole_number(n_outputs, "n_outputs")
@@ -173,9 +174,8 @@ class Forest:
         self.link = link
         self.gate = gate
         self.steepness = finite_number(steepness, "steepness")
-        if feature_shape is None:
-            feature_shape = (self.n_features,)
-        self.feature_shape = tuple(whole_number(n, "feature_shape") for n in feature_shape)
+        shape = (self.n_features,) if feature_shape is None else feature_shape
+        self.feature_shape = tuple(whole_number(n, "feature_shape") for n in shape)
         none = (False,) * len(self.feature_shape)
         self.wrap = none if wrap is None else tuple(bool(w) for w in wrap)
         self.unordered = none if unordered is None else tuple(bool(u) for u in unordered)
@@ -184,6 +184,7 @@ class Forest:
         self.feature_names = None if feature_names is None else [str(n) for n in feature_names]
         self.levels = as_levels(levels)
         self.versions = io.package_versions() if versions is None else dict(versions)
+        self.prior_ratio = as_ratio(prior_ratio)
         check_metadata(self)  # the shapes of missing arrays depend on the metadata
         self._set_arrays(arrays)
         check_arrays(self)
@@ -345,12 +346,15 @@ class Forest:
         if 1 < n_bags and Z.shape[0] <= FEW_ROWS:
             raws = router.respond_bags(Z, self.bag_start, is_mean, self.baseline)
             parts = link(raws.reshape(-1, self.n_outputs)).reshape(raws.shape)
-            return mean_of_bags(parts)  # in the same order as below
-        total = None
-        for a, b in zip(start, start[1:]):  # one bag at a time, which takes less memory
-            part = link(router.respond(Z, a, b, max(b - a, 1) if is_mean else 1, self.baseline))
-            total = part if total is None else total + part
-        return total if n_bags == 1 else total / n_bags
+            mean = mean_of_bags(parts)  # in the same order as below
+        else:
+            total = None
+            for a, b in zip(start, start[1:]):  # one bag at a time, which takes less memory
+                n_trees = max(b - a, 1) if is_mean else 1
+                part = link(router.respond(Z, a, b, n_trees, self.baseline))
+                total = part if total is None else total + part
+            mean = total if n_bags == 1 else total / n_bags
+        return with_prior(mean, self.prior_ratio, self.n_classes or [self.n_outputs])
 
     def predict(self, X):
         """Predict the labels with the largest response, or values of the target.
@@ -362,10 +366,9 @@ class Forest:
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
         response = self.response(X)
-        if self.task == "classification":
-            return labels_of(response, [self.classes])
-        if self.n_classes is not None:
-            return labels_of(response, np.split(self.classes, np.cumsum(self.n_classes)[:-1]))
+        if self.task != "regression":
+            ends = np.cumsum(self.n_classes or [self.n_outputs])
+            return labels_of(response, np.split(self.classes, ends[:-1]))
         return response[:, 0] if self.n_outputs == 1 else response
 
     def decision_path(self, X):
@@ -444,10 +447,8 @@ class Forest:
         arrays = dict(self.arrays)
         arrays["tree_start"] = self.tree_start[first : last + 1] - self.tree_start[first]
         arrays["bag_start"] = np.array([0, last - first])
-        for name in ("child", "node_weight"):
-            arrays[name] = arrays[name][node]
-        for name in ("threshold", "direction", "gain"):
-            arrays[name] = arrays[name][split]
+        arrays |= {name: arrays[name][node] for name in ("child", "node_weight")}
+        arrays |= {name: arrays[name][split] for name in ("threshold", "direction", "gain")}
         return self.replaced(arrays)
 
     def __iter__(self):

@@ -377,7 +377,8 @@ def staged_responses(forest, Z):
             raw[bag] += value[row]
             if len(forest.slope_start):
                 add_linear(np.asarray(Z, np.float32), row, *slopes, raw[bag])
-        yield sum(LINKS[forest.link](of_bag + forest.baseline) for of_bag in raw) / n_bags
+        mean = sum(LINKS[forest.link](of_bag + forest.baseline) for of_bag in raw) / n_bags
+        yield with_prior(mean, forest.prior_ratio, forest.n_classes or [n_outputs])
 
 
 def _staged_value_rows(forest, Z):
@@ -444,6 +445,17 @@ def probabilities(response, n_classes):
         is_zero = total == 0  # NaN, of a row that no tree predicts, stays NaN
         parts.append(np.where(is_zero, 1 / part.shape[1], part / np.where(is_zero, 1, total)))
     return parts
+
+
+def with_prior(response, ratio, n_classes):
+    """Class probabilities times a ratio for each class, divided by their sum for each output.
+
+    They are the probabilities where classes are `ratio` times as frequent as in training, and
+    where the rows of a class are alike. None: the response itself.
+    """
+    if ratio is None:
+        return response
+    return np.concatenate(probabilities(response * np.array(ratio), n_classes), axis=1)
 
 
 def labels_of(response, classes):

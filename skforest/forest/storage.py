@@ -27,6 +27,7 @@ LINKS = {
 
 MAX_INDEX = 2**31 - 1  # node numbers, codes of directions and rows of values are int32
 MAX_BOX = MAX_INDEX // 2  # entries; the difference of two boxes is indexed in int32
+MIN_RATIO, MAX_RATIO = 1e-100, 1e100  # of probabilities, so that no product of two becomes 0
 CHUNK = 1 << 16  # entries checked at once
 ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
 
@@ -75,7 +76,7 @@ OF_INPUTS = tuple("offset scale low high tail knots fill source kind table_start
 FLOAT_ARRAYS = tuple(name for name, (dtype, _) in ARRAYS.items() if np.dtype(dtype).kind == "f")
 METADATA = (
     "n_features n_outputs task classes n_classes aggregate link gate steepness feature_shape wrap "
-    "unordered weight_dtype n_shared_values feature_names levels versions"
+    "unordered weight_dtype n_shared_values feature_names levels versions prior_ratio"
 ).split()
 BOX_ARRAYS = ("box_corner", "box_other", "box_size", "box_subset")  # one entry per box
 SPARSE_ARRAYS = ("sparse_feature", "sparse_weight")  # one entry per weight
@@ -194,6 +195,22 @@ def check_metadata(forest):
         forest.task == "regression" or forest.classes is not None,
         "classes are needed in classification",
     )
+    ratio = forest.prior_ratio
+    _need(
+        ratio is None or (forest.task != "regression" and is_prior_ratio(ratio, forest.n_outputs)),
+        f"prior_ratio needs a number from {MIN_RATIO} to {MAX_RATIO} for each class",
+    )
+
+
+def as_ratio(values):
+    """A `prior_ratio` as a list of float, or None."""
+    return None if values is None else [finite_number(x, "prior_ratio") for x in values]
+
+
+def is_prior_ratio(ratio, n_classes):
+    """Is it a list of valid factors of probabilities, one for each class of all outputs?"""
+    is_list = isinstance(ratio, list) and len(ratio) == n_classes
+    return is_list and all(isinstance(x, float) and MIN_RATIO <= x <= MAX_RATIO for x in ratio)
 
 
 def check_arrays(forest):

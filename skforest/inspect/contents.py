@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..estimators.unwrap import refusal, unwrapped
 from ..forest import Forest
 from ..forest.packed import LINKS
-from ..forest.statistics import levels
+from ..forest.statistics import levels, with_prior
 from ..table.feature_grid import FeatureGrid
 from ..table.feature_map import CODE, IS_MISSING, LEVEL, level_text
 
@@ -135,7 +135,9 @@ class TreeContents:
         raw = share @ self.values[rows]
         if not self.has_predictions:
             return raw
-        return LINKS[self.forest.link]((raw + self.forest.baseline)[None])[0]
+        forest, n_classes = self.forest, self.forest.n_classes or [len(raw)]
+        linked = LINKS[forest.link]((raw + forest.baseline)[None])
+        return with_prior(linked, forest.prior_ratio, n_classes)[0]
 
     def linear_leaf(self, leaf):
         """Features and slopes, (n_slopes, n_outputs), of a linear leaf, and its constant part."""

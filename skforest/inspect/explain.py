@@ -16,7 +16,6 @@ from ..estimators.validation import draw_seed
 from ..forest.statistics import probabilities
 from ..table.frames import as_frame, mixed_rows, stacked_rows
 from ..table.matrix import dense
-from ..training.blending import sharpened
 from ..training.threads import in_parallel
 from .contents import value_rows
 
@@ -138,8 +137,8 @@ def shapley_values(
     depends on more than `max_exact` undecided features, and on more than 6. Two rows that differ
     in at most `max_exact` features are always explained exactly. Some models are sampled for all
     pairs: forests with margins or soft splits (hinge forests, end-to-end trees with
-    ``routing="soft"``), probabilities of boosting, blends with a temperature, and blends of hinge
-    forests or boosting for several outputs of labels.
+    ``routing="soft"``), probabilities of boosting, classifiers with a `prior`, blends with a
+    temperature, and blends of hinge forests or boosting for several outputs of labels.
 
     In either case, the values of a row add up to its prediction minus the base value, up to
     rounding.
@@ -148,8 +147,9 @@ def shapley_values(
     `decision_function` returns the log odds of the mean probability, whereas raw scores are the
     mean of the log odds of the bags. Both are equal for one bag (``n_bags=1``); otherwise the mean
     of the log odds is usually further from 0. For more classes, raw scores are the scores before
-    the softmax, whereas `decision_function` returns log probabilities. With ``units="response"``,
-    the values add up to the result of `predict_proba`.
+    the softmax, whereas `decision_function` returns log probabilities. Logarithms of the ratios of
+    a `prior` are added to raw scores. With ``units="response"``, the values add up to the result
+    of `predict_proba`.
 
     Quantiles are explained before they are sorted.
 
@@ -277,7 +277,10 @@ def _game(estimator, units):
         is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
         is_raw = units == "raw" or (units == "auto" and is_boosting)
         if is_raw and forest.link != "identity":
-            forest = forest.replaced(forest.arrays, link="identity")
+            arrays = dict(forest.arrays)
+            if prediction.prior_ratio is not None and forest.n_classes is None:
+                arrays["baseline"] = arrays["baseline"] + np.log(prediction.prior_ratio)
+            forest = forest.replaced(arrays, link="identity")
             part = _ForestPart(estimator, forest, weight)
             return _Game([part], n_responses, None, "difference" if is_binary else "all")
         if is_raw:
@@ -285,8 +288,8 @@ def _game(estimator, units):
     finish = None
     if len(n_classes) > 1 and not all(part.is_proba for part in parts):
         finish = partial(_clipped, n_classes=n_classes)
-    if prediction.temperature != 1:
-        finish = partial(sharpened, temperature=prediction.temperature)
+    if prediction.temperature != 1 or prediction.prior_ratio is not None:
+        finish = prediction.finish
     return _Game(parts, n_responses, finish, "second" if is_binary else "all")
 
 
@@ -301,7 +304,7 @@ def _part(part, units, classes):
         return _OtherPart(part, classes)
     if units == "response" and part.model._has_own_link:
         raise TypeError(f"{part.what} has a loss with an inverse_link, which is not explained")
-    return _ForestPart(part.model, part.model._routing_forest, part.weight)
+    return _ForestPart(part.model, part.uncorrected(part.model._routing_forest), part.weight)
 
 
 @contextmanager

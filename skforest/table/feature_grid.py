@@ -1,4 +1,7 @@
-"""FeatureGrid: the positions of features in an image, a signal or a volume."""
+"""FeatureGrid: the positions of features in an image, a signal or a volume.
+
+`windows_of` makes such features from the surroundings of every pixel.
+"""
 
 import math
 from numbers import Integral
@@ -90,3 +93,83 @@ class FeatureGrid:
             along = np.moveaxis(number, axis, 0)
             pairs.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
         return np.ascontiguousarray(np.concatenate(pairs))
+
+
+def windows_of(image, shape):
+    """Windows around all pixels of an image, as a view.
+
+    A forest labels pixels if its rows are windows, and its `feature_shape` the shape of one. All
+    windows together have as many numbers as the image has pixels, times the size of a window; the
+    view needs the memory of one copy of the image, which is padded at the borders by reflection.
+
+    Parameters
+    ----------
+    image : array-like of shape (n_rows, n_columns) or (n_rows, n_columns, n_channels)
+        Or an array with any number of axes, such as a signal or a volume.
+    shape : int or sequence of int
+        Lengths of a window along the first axes of the image, each at least 1. An int stands for
+        two equal lengths, of images with or without channels. The image may have one more axis,
+        the channels, which windows contain whole.
+
+    Returns
+    -------
+    windows : ndarray of shape (n_rows, n_columns, \\*shape[, n_channels])
+        Read-only, in the dtype of the image. The pixel itself is the entry at ``length // 2``
+        along each axis of its window.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, the image is empty, or their numbers of axes do not match.
+
+    See Also
+    --------
+    ManifoldForestClassifier : Its splits are patches of a window.
+
+    Notes
+    -----
+    Indexing with arrays copies the chosen windows only: ``windows[i, j]`` are those of the pixels
+    ``(i[0], j[0])``, ``(i[1], j[1])``, and so on. ``windows.reshape(-1, *shape)`` copies all of
+    them. Predict one row of pixels at a time instead, as below, which takes about as long: only
+    the windows of this row are copied. With `n_jobs`, take several rows of pixels, since threads
+    share blocks of 4096 windows. Estimators without `feature_shape` take flat windows,
+    ``row.reshape(len(row), -1)``.
+
+    For a stack of images, ``shape=(1, 9, 9)`` makes windows of each image alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skforest import ManifoldForestClassifier, windows_of
+    >>> rng = np.random.default_rng(0)
+    >>> rows, columns = np.indices((60, 60))
+    >>> inside = (rows - 30) ** 2 + (columns - 30) ** 2 < 400
+    >>> image = inside + rng.normal(scale=0.7, size=inside.shape)
+    >>> windows = windows_of(image, 7)
+    >>> windows.shape
+    (60, 60, 7, 7)
+    >>> forest = ManifoldForestClassifier(30, feature_shape=(7, 7), random_state=0)
+    >>> i, j = rng.integers(60, size=(2, 400))  # of pixels that are labelled
+    >>> forest = forest.fit(windows[i, j], inside[i, j])
+    >>> labels = np.stack([forest.predict(row) for row in windows])
+    >>> labels.shape
+    (60, 60)
+    >>> bool((labels == inside).mean() > 0.95)
+    True
+    """
+    image, lengths = np.asarray(image), as_integers(shape, "shape")
+    if np.ndim(shape) == 0:
+        lengths *= 2
+    n_axes = len(lengths)
+    if image.ndim not in (n_axes, n_axes + 1) or not image.size:
+        raise ValueError(
+            f"image has shape {image.shape}; shape={shape!r} needs {n_axes} axes of at least one "
+            f"pixel, or {n_axes + 1} with channels"
+        )
+    borders = [(length // 2, (length - 1) // 2) for length in lengths]
+    borders += [(0, 0)] * (image.ndim - n_axes)
+    padded = np.pad(image, borders, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, lengths, axis=range(n_axes))
+    if image.ndim > n_axes:  # channels stand before the window
+        windows = np.moveaxis(windows, n_axes, -1)
+    return windows

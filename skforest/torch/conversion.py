@@ -236,6 +236,11 @@ def from_estimator(estimator, *, dtype=torch.float32):
     forest = estimator.forest_
     if forest.n_classes is not None:
         raise ValueError("estimator has several outputs; a module has one")
+    if forest.prior_ratio is not None:
+        raise ValueError(
+            f"estimator has prior={estimator.prior!r}, which a module does not contain; fit it "
+            "with prior=None"
+        )
     if len(forest.source):
         raise ValueError(
             "estimator has features that are made from categories; a module takes numbers only: "

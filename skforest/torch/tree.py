@@ -168,6 +168,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         steepness_step=0.1,
         routing="hard",
         class_weight=None,
+        prior=None,
         random_state=None,
         verbose=0,
     ):

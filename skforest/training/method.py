@@ -14,7 +14,7 @@ import numpy as np
 from .._kernels.base.rows import tree_seed
 from .._warnings import warn_caller
 from ..forest import Forest
-from ..forest.edit import join
+from ..forest.edit import join, with_prior_ratio
 from ..forest.statistics import responses, within_targets
 from ..table.training_set import TrainingSet
 from .threads import FitTasks, TimeLimit, in_parallel
@@ -28,6 +28,7 @@ class FitRequest:
     groups: object = None  # samples of a group are held out together
     validation: tuple | None = None  # X_val, y_val and sample_weight_val
     previous: Forest | None = None  # forest to which a warm start adds members
+    prior_ratio: list | None = None  # prior_ratio of the forest; training does not use it
     limit: TimeLimit | None = None
     tasks: FitTasks | None = None  # tasks of callbacks
     n_jobs: int | None = None
@@ -176,7 +177,8 @@ def train_members(method, data, members, seed, request):
 
     def attributes(done):
         """Return the fitted attributes with the members trained so far."""
-        return {"forest_": method.joined([forest for forest, _ in done], request.previous)}
+        forest = method.joined([forest for forest, _ in done], request.previous)
+        return {"forest_": with_prior_ratio(forest, request.prior_ratio)}
 
     done = in_parallel(
         train,

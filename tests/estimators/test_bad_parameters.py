@@ -124,6 +124,7 @@ BAD_VALUES = {
     "max_samples": [0, -1, 0.0, 1.5, -0.5, "half", np.nan],
     "oob_score": ["yes", None, 2],
     "class_weight": ["auto", 1, [1, 2], 0.5],
+    "prior": ["equal", 1, 0.5, [1.0], {"x": 1}, [np.nan, 1, 1]],
     "n_jobs": [1.5, "all", np.nan],
     "random_state": ["seed", -1, 1.5, 2**32],
     "verbose": ["loud", -1, None, 1.5],
