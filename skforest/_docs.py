@@ -40,6 +40,11 @@ max_search_samples : int or None
     With splitter="hist", a node with more rows than this is searched on a random subset of this
     size, at least 32; the gain of the best split is then computed from all rows. None: all rows
     are searched.
+voting : {"soft", "hard"}
+    How trees are combined in classification. "soft": class probabilities are the mean of the class
+    frequencies of the leaves. "hard": every tree votes for the most frequent class of the leaf,
+    the first one in a tie, and class probabilities are the shares of the votes. Votes are stored
+    in the leaves by `fit`: with `warm_start`, a change applies to the new trees only.
 bootstrap : bool
     True: each tree is trained on a bootstrap sample; rows are drawn with replacement, with
     probabilities proportional to their weights. False: every tree is trained on all rows.

@@ -8,6 +8,7 @@ import itertools
 import math
 
 import numpy as np
+from scipy.sparse.csgraph import shortest_path
 from scipy.special import expit, log_softmax, softmax
 
 # ----------------------------------------------------------------------------------- directions
@@ -283,6 +284,40 @@ def axis_coverage(length, law, n_boxes=1):
     for (corner, size), chance in law.items():
         coverage[(corner + np.arange(n_boxes * size)) % length] += chance
     return coverage
+
+
+def ball_law(adjacency, low, high, contrast, reach=8):
+    """Law of the weights, a tuple with one for each feature, of the balls of a graph.
+
+    Parameters
+    ----------
+    adjacency : ndarray of shape (n_features, n_features)
+    low, high : int
+        Range of the number of steps.
+    contrast : {"sum", "edge", "difference"}
+    reach : int
+        Largest distance of the two centres of a difference.
+
+    Returns
+    -------
+    law : dict of tuple to float
+    """
+    n, law = len(adjacency), {}
+    distance = shortest_path(adjacency, unweighted=True)
+    for centre, steps in itertools.product(range(n), range(low, high + 1)):
+        farthest = distance[centre][np.isfinite(distance[centre])].max()
+        apart = {"sum": [0], "edge": [2 * steps + 1]}.get(contrast)
+        apart = apart or [min(d, farthest) for d in range(1, reach + 1)]
+        for d in apart:
+            chance = 1 / n / (high - low + 1) / len(apart)
+            others = np.flatnonzero(distance[centre] == d)
+            for other in others if len(others) else [centre]:
+                near = distance[[centre, other]] <= steps
+                share = near * (near.sum(axis=1).min() / near.sum(axis=1, keepdims=True))
+                weights = share[0] - share[1]
+                key = tuple(np.round(weights if weights.any() else share[0], 5))
+                law[key] = law.get(key, 0) + chance / max(1, len(others))
+    return law
 
 
 def zero_truncated_poisson(mean, most):

@@ -20,8 +20,10 @@ from functools import partial
 
 import joblib
 import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.image import grid_to_graph
 
-from benchmarks.lib import cells, data, groups
+from benchmarks.lib import cells, data, groups, simulations
 from benchmarks.lib.groups import pick
 from benchmarks.lib.race import RANDOM_FOREST, Rival, fit, race, workers
 from benchmarks.lib.results import Measure, Row
@@ -38,6 +40,34 @@ IMAGES_AND_SIGNALS = (
     | {"membranes": (9, 9)}
     | {name: simulation.feature_shape for name, simulation in SIMULATIONS.items()}
 )
+# Images, simulations whose features lie on no line and in no plane, and layouts of both.
+SENSORS = {"feature_shape": (6, 60), "unordered": (True, False)}
+LAYOUTS = {
+    "mnist": {
+        "patches on the grid": {"feature_shape": SHAPE},
+        "patches on the graph of the grid": {"feature_graph": grid_to_graph(*SHAPE)},
+    },
+    "sphere": {
+        "patches on the mesh": {"feature_graph": simulations.mesh(simulations.vertices())},
+        "patches along the columns": {"feature_shape": 500},
+    },
+    "volume": {
+        "patches in three dimensions": {"feature_shape": (12, 12, 12)},
+        "patches along the columns": {"feature_shape": 12**3},
+    },
+    "sensors": {
+        "patches of sensors and time": SENSORS,
+        "patches of one sensor, up to 16 times": SENSORS
+        | {"procedure": ManifoldProcedure(max_patch=(1, 16))},
+        "patches along the columns": {"feature_shape": 360},
+    },
+}
+OTHERS = "sparse mixtures", "RandomForest"  # these know no layout
+MODELS = {name: [*layouts, *OTHERS] for name, layouts in LAYOUTS.items()}
+N_ROWS = 200, 1000  # of training
+# Series, and boxes along time.
+SERIES = "ucr_ecg5000", "ucr_gunpoint", "ucr_swedishleaf", "impulse"
+BOXES = "boxes", "balls", "dilated balls", "boxes, and of differences"
 MNIST_MIB = 60_000 * 784 / 2**20
 AXIS = "fit time of a tree, single features, {}, RandomForest over ours"
 SPARSE = "fit time of a tree, sparse projections, {}, treeple ObliqueRandomForest over ours"
@@ -62,6 +92,19 @@ MEASURES = {
         )
         for name in IMAGES_AND_SIGNALS
         for contrast in CONTRASTS
+    },
+    **{
+        f"layouts/{name}/{model}/{n}": Measure(
+            f"error, {name}, {n} rows, {model}", "%", more=False
+        )
+        for name, models in MODELS.items()
+        for model in models
+        for n in N_ROWS
+    },
+    **{
+        f"series/{name}/{kind}": Measure(f"out-of-bag error, {name}, {kind}", "%", more=False)
+        for name in SERIES
+        for kind in BOXES
     },
     "predict/one-row": Measure("predict of one row, 100 trees, RandomForest over ours", "x"),
     "predict/one-row-time": Measure("predict of one row, 100 trees", "us", more=False),
@@ -223,6 +266,77 @@ def contrasts(options):
             yield Row(f"contrasts/{name}/{contrast}", errors, f"{len(X)} rows")
 
 
+def layouts(options):
+    """Error on images, a mesh, in a volume and of sensors, with and without their layout."""
+    for name, own in LAYOUTS.items():
+        for n in N_ROWS:
+            errors = {model: [] for model in MODELS[name]}
+            for seed in groups.seeds(options, 5):
+                split = _split(name, n, seed, options)
+                for model, values in errors.items():
+                    forest = _with_layout(model, own, pick(options, 100, 5), seed)
+                    values.append(error(forest.fit(split.X_train, split.y_train), split))
+            for model, values in errors.items():
+                yield Row(f"layouts/{name}/{model}/{n}", values, f"{mean_sd(values)} %")
+
+
+def _split(name, n, seed, options):
+    """Training rows, n of them, and test rows of an entry of `LAYOUTS`."""
+    if name == "mnist":
+        return _mnist(options).head(n)
+    rng, draw = np.random.default_rng([seed, n]), getattr(simulations, name)
+    rows = draw(pick(options, n, 40), rng), draw(pick(options, 2000, 100), rng)
+    return data.Split(*rows[0], *rows[1])
+
+
+def _with_layout(model, layouts, trees, seed):
+    """A forest of `MODELS` with the default parameters."""
+    if model == "RandomForest":
+        return RandomForestClassifier(trees, random_state=seed)
+    return ManifoldForestClassifier(trees, random_state=seed, **layouts.get(model, {}))
+
+
+def series(options):
+    """Out-of-bag error with boxes along time, dilated ones, and boxes of differences.
+
+    A dilated ball is one of the graph in which a time is next to the one 1, 2 or 4 steps later.
+    """
+    trees = pick(options, 50, 20)
+    for name in SERIES:
+        if name in SIMULATIONS:
+            X, y = SIMULATIONS[name].draw(pick(options, 500, 100), np.random.default_rng(0))
+        else:
+            split = groups.load(name, options)
+            X, y = split.X_train, split.y_train
+        n = X.shape[1]
+        both = np.concatenate([X, np.diff(X, axis=1, prepend=X[:, :1])], axis=1)
+        kinds = {
+            "boxes": [(X, {"feature_shape": n})] * 3,
+            "balls": [(X, {"feature_graph": _chain(n, 1)})] * 3,
+            "dilated balls": [(X, {"feature_graph": _chain(n, d)}) for d in (1, 2, 4)],
+            "boxes, and of differences": [
+                (both, {"feature_shape": (2, n), "unordered": (True, False)})
+            ]
+            * 3,
+        }
+        for kind, parts in kinds.items():
+            errors = []
+            for seed in groups.seeds(options, 5):
+                total = 0
+                for k, (rows, layout) in enumerate(parts):
+                    model = ManifoldForestClassifier(
+                        trees, oob_score=True, random_state=100 * seed + k, **layout
+                    )
+                    total = total + np.nan_to_num(model.fit(rows, y).oob_decision_function_)
+                errors.append(100 * np.mean(model.classes_[total.argmax(axis=1)] != y))
+            yield Row(f"series/{name}/{kind}", errors, f"{mean_sd(errors)} %")
+
+
+def _chain(n, step):
+    """Adjacency matrix of times that are some steps apart."""
+    return np.eye(n, k=step) + np.eye(n, k=-step)
+
+
 def predict(options):
     """Time to predict one row and 10000 rows, and that of RandomForest and ydf."""
     rivals = {"skforest": manifold(feature_shape=SHAPE), "RandomForest": RANDOM_FOREST}
@@ -375,7 +489,8 @@ def _speed_sets(options):
 
 def table(stored):
     """Return the table of all measurements but those of contrasts."""
-    found = stored.of("measure.manifold", *(map(groups.name_of, set(GROUPS) - {contrasts})))
+    others = set(GROUPS) - {contrasts, layouts, series}
+    found = stored.of("measure.manifold", *map(groups.name_of, others))
     rows = [(row["what"], *cells.measured(row)) for row in found.values()]
     return ("What", "Measured (least, most)", "Details", "Command"), rows
 
@@ -388,13 +503,37 @@ def contrasts_table(stored):
     return ("", *CONTRASTS, "Command"), [(cells.TITLES[name], *row) for name, *row in rows]
 
 
-GROUPS = (speed_axis, speed_patch, speed_sparse, mnist, contrasts, predict, first_predict)
-GROUPS += (size, threads, memory, bits)
+def layouts_table(stored):
+    """Return the table of errors with and without the layout of the features."""
+    rows = [
+        (cells.TITLES[name], model, *cells.cells(stored, [
+            f"measure.manifold:layouts/{name}/{model}/{n}" for n in N_ROWS
+        ]))
+        for name, models in MODELS.items()
+        for model in models
+    ]  # fmt: skip
+    return ("", "Forest", *(f"{n} rows" for n in N_ROWS), "Command"), rows
+
+
+def series_table(stored):
+    """Return the table of out-of-bag errors by the boxes along time."""
+    columns = [(kind,) for kind in BOXES]
+    rows = cells.pivot(stored, SERIES, columns, "measure.manifold:series/{}/{}")
+    return ("", *BOXES, "Command"), [(cells.TITLES[name], *row) for name, *row in rows]
+
+
+GROUPS = (speed_axis, speed_patch, speed_sparse, mnist, contrasts, layouts, series, predict)
+GROUPS += (first_predict, size, threads, memory, bits)
 OPTIONS = groups.SEEDS | {
     "--treeple-python": {"help": "interpreter that has treeple"},
     "--ydf-python": {"help": "interpreter that has ydf"},
 }
-TABLES = {"manifold": table, "manifold_contrasts": contrasts_table}
+TABLES = {
+    "manifold": table,
+    "manifold_contrasts": contrasts_table,
+    "manifold_layouts": layouts_table,
+    "manifold_series": series_table,
+}
 
 if __name__ == "__main__":
     groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

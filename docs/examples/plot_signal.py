@@ -58,5 +58,38 @@ axes[1].imshow(roots, aspect="auto", cmap="gray")
 axes[1].set(xlabel="sensor", ylabel="tree", title="sensors of the first split of eight trees")
 
 # %%
-# Several channels are an axis without order: ``feature_shape=(n_channels, n_times)`` and
-# ``unordered=(True, False)``. :doc:`/guide/manifold` describes all parameters.
+# Several signals are an axis without order: ``unordered=(True, False)``. Here, 6 sensors are read
+# at 60 times; two of them get a pulse, and the classes differ in which of them gets it first. By
+# default, a patch has some random sensors. If single sensors matter, ``max_patch=(1, 16)`` is
+# better: patches of one sensor at up to 16 times.
+
+
+def make_series(n_samples, random_state):
+    rng = np.random.default_rng(random_state)
+    y = rng.integers(0, 2, n_samples)
+    X = rng.standard_normal((n_samples, 6, 60))
+    start = rng.uniform(15, 40, n_samples)
+    for sensor, at in ((1, start), (4, start + np.where(y, 8, -8))):
+        X[:, sensor] += np.exp(-(((np.arange(60) - at[:, None]) / 6) ** 2))
+    return X, y
+
+
+X, y = make_series(400, random_state=0)
+X_test, y_test = make_series(2000, random_state=1)
+for max_patch in ("auto", (1, 16)):
+    model = ManifoldForestClassifier(
+        feature_shape=(6, 60),
+        unordered=(True, False),
+        procedure=ManifoldProcedure(max_patch=max_patch),
+        random_state=0,
+    )
+    error = 100 * (1 - model.fit(X, y).score(X_test, y_test))
+    print(f"patches of at most {model.max_patch_}: test error {error:.1f} %")
+
+fig, ax = plt.subplots(figsize=(7, 2.2), layout="constrained")
+image = ax.imshow(model.feature_importances_.reshape(6, 60), aspect="auto")
+ax.set(xlabel="time", ylabel="sensor", title="importances")
+fig.colorbar(image)
+
+# %%
+# :doc:`/guide/manifold` describes all parameters.

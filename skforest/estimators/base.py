@@ -252,7 +252,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         """Like `_merged`, for validated rows; `is_stream`: later rows may be far from these."""
         is_known = feature_map is not None
         if not is_known:
-            has_grid = getattr(self, "feature_shape", None) is not None
+            has_layout = self._layout is not None
             limit = None if is_stream else self._limits_features
             names = getattr(self, "feature_names_in_", None)
             excludes = not is_stream and (self._scales_features or self._adds_features)
@@ -273,7 +273,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             statistics = TargetStatistics(data.X, y, data.weight, n_classes)
         if not is_known:
             feature_map = feature_map.fit_features(
-                data.X, data.weight, has_missing, statistics, not has_grid
+                data.X, data.weight, has_missing, statistics, not has_layout
             )
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)

@@ -14,7 +14,7 @@ from ..training.joint import joint_settings
 from ..training.losses import Loss, loss_names
 from ..training.trials import best_setting
 from .base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
-from .greedy import SEARCH_CONSTRAINTS, ObliqueForest
+from .greedy import SEARCH_CONSTRAINTS, VOTING_CONSTRAINTS, ObliqueForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, store_parameters
 
@@ -142,11 +142,6 @@ n_jumps : int
     objective="oc1".
 n_sweeps : int
     How often refine="alternating" visits every node, at least 1.
-voting : {"soft", "hard"}
-    How trees are combined in classification. "soft": class probabilities are the mean of the class
-    frequencies of the leaves. "hard": every tree votes for the most frequent class of the leaf,
-    the first one in a tie, and class probabilities are the shares of the votes. Votes are stored
-    in the leaves by `fit`: with `warm_start`, a change applies to the new trees only.
 """
 
 ATTRIBUTES = """
@@ -241,7 +236,7 @@ class CO2Procedure(Procedure):
         "n_restarts": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_jumps": [Interval(Integral, 0, 2**31 - 1, closed="left")],
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
-        "voting": [StrOptions({"soft", "hard"})],
+        **VOTING_CONSTRAINTS,
     }
     _printed = {
         "signs": "old",
@@ -294,7 +289,6 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         "procedure": [CO2Procedure, None],
     }
     _default_procedure = CO2Procedure
-    _has_votes = False  # do trees vote, each for one class?
     _compares_indicators = True
 
     def __init__(
@@ -399,7 +393,6 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             weight_dtype=self.weight_dtype,
             nu=self.nu,
             refine=refine,
-            has_votes=self._has_votes,
         )
 
     def _method(self, settings):
@@ -446,10 +439,6 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
         "loss": [StrOptions(loss_names("for_trees", of_labels=True)), Loss],
     }
     _label_criterion = "entropy"
-
-    @property
-    def _has_votes(self):
-        return self._procedure.voting == "hard"
 
     def __init__(
         self,

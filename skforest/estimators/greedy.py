@@ -13,6 +13,7 @@ SEARCH_CONSTRAINTS = {
     "max_bins": [StrOptions({"auto"}), Interval(Integral, 2, 1024, closed="both")],
     "max_search_samples": [Interval(Integral, 32, None, closed="left"), None],
 }
+VOTING_CONSTRAINTS = {"voting": [StrOptions({"soft", "hard"})]}
 
 
 class GreedyForest(BaseForest):
@@ -39,6 +40,11 @@ class GreedyForest(BaseForest):
         "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
     }
 
+    @property
+    def _has_votes(self):
+        """Do trees vote, each for one class?"""
+        return is_classifier(self) and getattr(self._procedure, "voting", "soft") == "hard"
+
     def _growth_settings(self, **resolved):
         """The `GrowthSettings` of the parameters, as keywords; `resolved` take precedence."""
         search, max_bins = self._procedure, getattr(self._procedure, "max_bins", "auto")
@@ -54,6 +60,7 @@ class GreedyForest(BaseForest):
             "min_weight_fraction_leaf": self.min_weight_fraction_leaf,
             "max_leaf_nodes": self.max_leaf_nodes or 0,
             "min_impurity_decrease": getattr(self, "min_impurity_decrease", min_decrease),
+            "has_votes": self._has_votes,
         } | resolved
         depth = settings["max_depth"]
         return settings | {"max_depth": MAX_DEPTH if depth is None else min(depth, MAX_DEPTH)}

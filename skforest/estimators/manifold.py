@@ -11,10 +11,10 @@ import math
 import numpy as np
 
 from .._docs import described
-from ..table.feature_grid import FeatureGrid, as_booleans
+from ..table.feature_grid import FeatureGraph, FeatureGrid, as_booleans
 from ..training.manifold import ManifoldMethod, ManifoldSettings
 from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
-from .greedy import SEARCH_CONSTRAINTS, GreedyForest
+from .greedy import SEARCH_CONSTRAINTS, VOTING_CONSTRAINTS, GreedyForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, store_parameters
 
@@ -22,7 +22,8 @@ PARAMETERS = """
 projection : {"auto", "axis", "sparse", "patch"}
     Distribution of the directions. "axis": single features, drawn without replacement at each
     node. "sparse": random combinations of a few features (SPORF). "patch": boxes in the array of
-    features. "auto": "patch" if `feature_shape` is given, otherwise "sparse".
+    features, or balls in their graph. "auto": "patch" if `feature_shape` or `feature_graph` is
+    given, otherwise "sparse".
 feature_shape : int, tuple of int or None
     Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal, ``(28,
     28)`` for an image, ``(28, 28, 3)`` for an image with colours, ``(8, 8, 8)`` for a volume; at
@@ -35,6 +36,11 @@ wrap : bool or array-like of bool
 unordered : bool or array-like of bool
     Whether axes have no order, such as colour channels or sensors, as one bool or one for each
     axis: a patch then takes a random subset instead of neighbours.
+feature_graph : {array-like, sparse matrix} of shape (n_features, n_features) or None
+    Which features are neighbours, where they lie on no grid but, for instance, on a mesh or a road
+    network: a symmetric adjacency matrix. An entry above 0 connects two features; its size does
+    not matter. A patch then has all features at most k steps from a random one. Not together with
+    `feature_shape`, `wrap` and `unordered`.
 criterion : {"gini", "entropy"}
     Impurity that a split decreases.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
@@ -54,12 +60,17 @@ contrast : {"sum", "edge", "difference", "mix"}
     What a patch measures. "sum": the sum of its entries, as in the paper. "edge": the sum minus
     that of an equal patch right beside it along a random axis. "difference": the sum minus that of
     an equal patch at most 8 entries away along each axis. "mix": one of the three, drawn for each
-    candidate. With few images or signals (tens), "sum" can be better.
+    candidate. With few images or signals (tens), "sum" can be better. With `feature_graph`, "edge"
+    and "difference" compare patches of as many steps, beside each other or at most 8 steps apart.
 min_patch : int or array-like of int
-    Smallest length of a patch, or one for each axis, from 1 to the length of the axis.
+    Smallest length of a patch, or one for each axis, from 1 to the length of the axis. With
+    `feature_graph`, it is one more than the number of steps: 1 is a single feature, 2 also has its
+    neighbours.
 max_patch : "auto", int or array-like of int
     Largest length of a patch, or one for each axis, from `min_patch` to the length of the axis.
     "auto": the square root of the length of the axis, rounded up; for unordered axes, the length.
+    With `feature_graph`, "auto" is at least 2, and such that the largest patches have about the
+    square root of p features.
 placement : {"corner", "inside"}
     How a patch is drawn so that it stays inside the array. "corner": first its corner, then a size
     that fits, as in the paper; patches at the far borders are smaller. "inside": first its size,
@@ -108,8 +119,8 @@ class ManifoldProcedure(Procedure):
 
     Pass it as the parameter `procedure` of `ManifoldForestClassifier` or
     `ManifoldForestRegressor`. The defaults suit images and tables; `as_printed` does what the
-    papers do: sums over patches [1]_, weights of +1 and -1 in sparse directions [2]_, and exact
-    cuts.
+    papers do: sums over patches [1]_, weights of +1 and -1 in sparse directions [2]_, exact cuts,
+    and a majority vote of the trees.
 
     Parameters
     ----------
@@ -128,7 +139,7 @@ class ManifoldProcedure(Procedure):
     >>> from skforest import ManifoldProcedure
     >>> ManifoldProcedure.as_printed(max_patch=4)
     ManifoldProcedure(contrast='sum', max_patch=4, sparse_weights='sign',
-                      splitter='exact')
+                      splitter='exact', voting='hard')
     """
 
     _parameter_constraints: dict = {
@@ -144,8 +155,15 @@ class ManifoldProcedure(Procedure):
         "nonzeros": [StrOptions({"poisson", "fixed"})],
         "sparse_weights": [StrOptions({"scaled", "sign"})],
         **SEARCH_CONSTRAINTS,
+        "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
+        **VOTING_CONSTRAINTS,
     }
-    _printed = {"contrast": "sum", "sparse_weights": "sign", "splitter": "exact"}
+    _printed = {
+        "contrast": "sum",
+        "sparse_weights": "sign",
+        "splitter": "exact",
+        "voting": "hard",
+    }
 
     def __init__(
         self,
@@ -160,6 +178,8 @@ class ManifoldProcedure(Procedure):
         splitter="hist",
         max_bins="auto",
         max_search_samples=1024,
+        min_impurity_decrease=0.0,
+        voting="soft",
     ):
         store_parameters(self, locals())
 
@@ -170,6 +190,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
     _parameter_constraints: dict = {
         "projection": [StrOptions({"auto", "axis", "sparse", "patch"})],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "feature_graph": ["array-like", "sparse matrix", None],
         "wrap": ["array-like", "boolean"],
         "unordered": ["array-like", "boolean"],
         "procedure": [ManifoldProcedure, None],
@@ -189,11 +210,11 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         min_samples_leaf=1,
         wrap=False,
         unordered=False,
+        feature_graph=None,
         procedure=None,
         min_samples_split=2,
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
-        min_impurity_decrease=0.0,
         bootstrap=True,
         max_samples=None,
         oob_score=False,
@@ -217,15 +238,18 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             )
         projection = self.projection
         if projection == "auto":
-            projection = "sparse" if self.feature_shape is None else "patch"
-        grid = FeatureGrid(self.feature_shape, n_features)
+            projection = "sparse" if self._layout is None else "patch"
+        grid, graph = FeatureGrid(self.feature_shape, n_features), None
+        if self.feature_graph is not None:
+            self._check_no_grid()
+            graph = FeatureGraph(self.feature_graph, n_features)
         flags = {
             name: grid.per_axis(as_booleans(getattr(self, name), name), name, getattr(self, name))
             for name in ("wrap", "unordered")
         }
         patches = None, None
         if projection == "patch":
-            patches = self._resolve_patch(grid, flags["unordered"])
+            patches = self._resolve_patch(grid, flags["unordered"], graph)
         auto_features = self._auto_max_features(n_features, projection)
         max_features = self._resolve_max_features(n_features, auto_features)
         return ManifoldSettings(
@@ -235,6 +259,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             **flags,
             min_patch=patches[0],
             max_patch=patches[1],
+            graph=graph,
             contrast=procedure.contrast,
             is_inside=procedure.placement == "inside",
             n_nonzeros=float(procedure.n_nonzeros),
@@ -255,18 +280,27 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         # Sums of patches read runs of neighbours.
         if self.projection == "patch":
             return "projection='patch'"
-        return None if self.feature_shape is None else f"feature_shape={self.feature_shape}"
+        return self._layout
 
     @property
     def _adds_features(self):
-        has_grid = self.feature_shape is not None
-        return self.projection == "patch" or (self.projection == "auto" and has_grid)
+        has_layout = self._layout is not None
+        return self.projection == "patch" or (self.projection == "auto" and has_layout)
 
-    def _resolve_patch(self, grid, unordered):
+    def _check_no_grid(self):
+        """Raise ValueError if a parameter describes a grid, in addition to the graph."""
+        for name, none in (("feature_shape", None), ("wrap", False), ("unordered", False)):
+            value = getattr(self, name)
+            if value is not none and np.any(value):
+                raise ValueError(f"{name}={value!r} is not possible with feature_graph")
+
+    def _resolve_patch(self, grid, unordered, graph):
         """Smallest and largest patch, as arrays with one entry for each axis."""
         procedure = self._procedure
         low = grid.sizes(procedure.min_patch, "min_patch")
-        if isinstance(procedure.max_patch, str):
+        if isinstance(procedure.max_patch, str) and graph is not None:
+            high = (max(graph.usual_steps + 1, *low),)
+        elif isinstance(procedure.max_patch, str):
             high = tuple(
                 length if is_unordered else max(math.isqrt(length - 1) + 1, least)
                 for length, is_unordered, least in zip(grid.shape, unordered, low)
@@ -342,11 +376,11 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
         criterion="gini",
         wrap=False,
         unordered=False,
+        feature_graph=None,
         procedure=None,
         min_samples_split=2,
         min_weight_fraction_leaf=0.0,
         max_leaf_nodes=None,
-        min_impurity_decrease=0.0,
         bootstrap=True,
         max_samples=None,
         oob_score=False,

@@ -139,6 +139,13 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         given, default = getattr(self, "procedure", None), self._default_procedure
         return default() if given is None and default is not None else given
 
+    @property
+    def _layout(self):
+        """The parameter that says which features are neighbours, as text, or None."""
+        if (shape := getattr(self, "feature_shape", None)) is not None:
+            return f"feature_shape={shape}"
+        return None if getattr(self, "feature_graph", None) is None else "feature_graph"
+
     def _unfolded(self, X):
         """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
         feature_shape = getattr(self, "feature_shape", None)
@@ -217,11 +224,10 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             # Numbers alone are read faster as one matrix, where scikit-learn knows how.
             is_plain = hasattr(X, "to_numpy") and table.is_numeric
             return (None if is_plain else table), None
-        if getattr(self, "feature_shape", None) is not None:
+        if self._layout is not None:
             name = table.names[int(np.argmax(is_categorical))]
             raise ValueError(
-                f"column {name!r} of X is a category, which has no place on the grid of "
-                f"feature_shape={self.feature_shape}"
+                f"column {name!r} of X is a category, which has no neighbours with {self._layout}"
             )
         return table, is_categorical
 

@@ -10,6 +10,7 @@ files from untrusted sources.
 import copy
 
 import numpy as np
+from scipy import sparse
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import BaseEstimator, is_classifier
 
@@ -44,6 +45,11 @@ def _to_json(value, name, others):
         if value.dtype.kind not in "biufU":
             raise TypeError(f"{name} is an array of {value.dtype}, which cannot be saved")
         return {"array": value.tolist(), "dtype": str(value.dtype)}
+    if sparse.issparse(value):
+        rows = sparse.csr_array(value)
+        parts = rows.data, rows.indices, rows.indptr
+        parts = [_to_json(part, name, others) for part in parts]
+        return {"sparse": parts, "shape": list(rows.shape)}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
@@ -66,8 +72,8 @@ def _to_json(value, name, others):
         return others.add(value)
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "
-        "lists, tuples, sets, dicts and arrays of these can. pickle and joblib can save any "
-        "estimator, but their files must be trusted"
+        "lists, tuples, sets, dicts, arrays and sparse matrices of these can. pickle and joblib "
+        "can save any estimator, but their files must be trusted"
     )
 
 
@@ -133,6 +139,11 @@ def _from_json(value, others):
     if isinstance(value, dict):
         if "array" in value:
             return np.array(value["array"], dtype=_dtype_from_json(value["dtype"]))
+        if "sparse" in value:
+            parts = tuple(_from_json(part, others) for part in value["sparse"])
+            rows = sparse.csr_array(parts, shape=tuple(value["shape"]))
+            rows.check_format()  # indices may be anything
+            return rows
         if "estimator" in value:
             return _new_estimator(value, others)
         if "other" in value:

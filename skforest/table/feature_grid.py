@@ -1,4 +1,4 @@
-"""FeatureGrid: the positions of features in an image, a signal or a volume.
+"""The positions of features in an image, a signal or a volume, or their neighbours in a graph.
 
 `windows_of` makes such features from the surroundings of every pixel.
 """
@@ -7,6 +7,7 @@ import math
 from numbers import Integral
 
 import numpy as np
+from scipy import sparse
 
 MAX_AXES = 8  # of a feature grid; as in _kernels/base/direction.pxd
 
@@ -93,6 +94,80 @@ class FeatureGrid:
             along = np.moveaxis(number, axis, 0)
             pairs.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
         return np.ascontiguousarray(np.concatenate(pairs))
+
+
+class FeatureGraph:
+    """The graph of the features with a symmetric adjacency matrix, dense or sparse.
+
+    The neighbours of feature j are ``neighbour[start[j] : start[j + 1]]``, int32. Every entry that
+    is not 0 connects two features; its size is not used, and the diagonal is ignored. ValueError
+    unless there is a row for each of the features, and entries are finite and not negative.
+    """
+
+    def __init__(self, adjacency, n_features):
+        entries = _entries(adjacency)
+        if entries.shape != (n_features, n_features):
+            raise ValueError(
+                f"feature_graph has the shape {entries.shape}; it must have one row and one "
+                f"column for each of the {n_features} features of X"
+            )
+        is_wrong = ~(np.isfinite(entries.data) & (entries.data >= 0))
+        if is_wrong.any():
+            raise ValueError(
+                f"feature_graph has the entry {entries.data[is_wrong][0]}; all entries must be "
+                "finite and not negative"
+            )
+        is_edge = (entries.data != 0) & (entries.row != entries.col)
+        edges = sparse.csr_array(
+            (np.ones(is_edge.sum(), dtype=np.int32), (entries.row[is_edge], entries.col[is_edge])),
+            shape=entries.shape,
+        )
+        edges.data[:] = 1  # entries of a sparse matrix may be given twice
+        alone = (edges > edges.T).tocoo()
+        if alone.nnz:
+            i, j = int(alone.row[0]), int(alone.col[0])
+            raise ValueError(
+                f"feature_graph must be symmetric, but its entry [{i}, {j}] is not 0 and "
+                f"[{j}, {i}] is; the sum of a matrix and its transpose is symmetric"
+            )
+        self.start, self.neighbour = (
+            part.astype(np.int32) for part in (edges.indptr, edges.indices)
+        )
+
+    @property
+    def usual_steps(self):
+        """The number of steps, at least 1, within which a feature has about sqrt(p) features.
+
+        Those are as many as in the largest patch of a grid. Their mean number is nearest to
+        sqrt(p) as a ratio.
+        """
+        n = len(self.start) - 1
+        ones = np.ones(len(self.neighbour), dtype=np.int32)
+        edges = sparse.csr_array((ones, self.neighbour, self.start), shape=(n, n))
+        rows = np.unique(np.linspace(0, n - 1, 1000).astype(int))
+        near, steps = edges[rows] + sparse.eye_array(n, format="csr", dtype=np.int32)[rows], 1
+        while True:
+            wider = near @ edges + near
+            wider.data[:] = 1
+            if wider.nnz * near.nnz > n * len(rows) ** 2 or wider.nnz == near.nnz:
+                return steps
+            near, steps = wider, steps + 1
+
+
+def _entries(adjacency):
+    """A matrix of numbers in coordinates; ValueError for anything else."""
+    try:
+        if not sparse.issparse(adjacency):
+            adjacency = np.asarray(adjacency, dtype=np.float64)
+        elif adjacency.dtype.kind not in "biuf":
+            raise TypeError(f"its entries are {adjacency.dtype}")
+        elif hasattr(adjacency, "check_format"):
+            adjacency.check_format()
+        return sparse.coo_array(adjacency)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"feature_graph={adjacency!r:.99} is no matrix of numbers: {error}"
+        ) from None
 
 
 def windows_of(image, shape):

@@ -6,7 +6,6 @@ import numpy as np
 
 from .._kernels.co2.oc1 import CoordinateSplitter
 from .._kernels.search.projection import GaussianSampler
-from ..forest.edit import with_votes
 from .alternating import AlternatingSettings, refine_tree
 from .early_stopping import validation_mask
 from .growing import (
@@ -56,7 +55,6 @@ class CO2Settings(ObliqueSettings):
     n_jumps: int = 0
     refine: str | JointSettings | None  # "alternating", joint training, or none
     n_sweeps: int = 0  # sweeps of alternating refinement
-    has_votes: bool = False  # each tree votes for one class
 
 
 class CO2Method(ObliqueMethod):
@@ -126,8 +124,3 @@ class CO2Method(ObliqueMethod):
         return train_jointly(
             forest, sample, is_held_out, seed, stop, refine, criterion, control.report
         )
-
-    def joined(self, forests, before=None, consume=False):
-        """Join the trees of a forest, and let them vote if `has_votes`."""
-        forest = super().joined(forests, before, consume)
-        return with_votes(forest) if self.settings.has_votes else forest

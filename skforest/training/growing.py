@@ -14,7 +14,7 @@ from .._kernels.co2.hyperplane import StumpSplitter
 from .._kernels.search.grow import Grower
 from .._kernels.search.projection import AxisSampler, Sampler
 from .._kernels.search.search import SearchSplitter
-from ..forest.edit import to_half_precision
+from ..forest.edit import to_half_precision, with_votes
 from ..forest.statistics import exact_shares
 from .method import Method
 from .user_leaves import UserLeaves
@@ -136,6 +136,7 @@ class GrowthSettings:
     min_weight_fraction_leaf: float
     max_leaf_nodes: int  # 0: no limit
     min_impurity_decrease: float
+    has_votes: bool = False  # do trees vote, each for one class?
 
 
 class GrowingMethod(Method):
@@ -149,6 +150,11 @@ class GrowingMethod(Method):
     def train(self, sample, seed, control):
         """Grow one tree."""
         return self.grow(sample, seed, control.stop), {}
+
+    def joined(self, forests, before=None, consume=False):
+        """One forest of trees, which vote if they should."""
+        forest = super().joined(forests, before, consume)
+        return with_votes(forest) if self.settings.has_votes else forest
 
     def grow(self, sample, seed, stop):
         """Grow a tree; return it as a Forest."""

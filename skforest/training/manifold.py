@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.search.projection import AxisSampler, BoxSampler, SparseSampler
+from .._kernels.search.projection import AxisSampler, BallSampler, BoxSampler, SparseSampler
+from ..table.feature_grid import FeatureGraph
 from .growing import GrowingMethod, GrowthSettings, search_splitter
 
 
@@ -18,6 +19,7 @@ class ManifoldSettings(GrowthSettings):
     unordered: tuple
     min_patch: np.ndarray | None  # (n_axes,), int32; None unless directions are patches
     max_patch: np.ndarray | None
+    graph: FeatureGraph | None  # of the features; patches are then balls of the graph
     contrast: str
     is_inside: bool  # patches are inside the grid; otherwise only their corners are
     n_nonzeros: float
@@ -50,6 +52,11 @@ class ManifoldMethod(GrowingMethod):
             varying = data.varying()
             mean = min(settings.n_nonzeros, max(1, len(varying)))
             return SparseSampler(n_features, mean, settings.has_fixed_nonzeros, unit, varying)
+        if settings.graph is not None:
+            # A patch of length 1 is a single feature.
+            steps = int(settings.min_patch[0]) - 1, int(settings.max_patch[0]) - 1
+            graph = settings.graph
+            return BallSampler(graph.start, graph.neighbour, *steps, settings.contrast)
         return BoxSampler(
             settings.feature_shape,
             settings.wrap,

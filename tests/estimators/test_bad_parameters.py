@@ -101,6 +101,7 @@ BAD_VALUES = {
     "n_jumps": [-1, 2.5, "many", None],
     "min_weight_fraction_leaf": [-0.1, 0.6, "few", None, np.nan],
     "feature_shape": [0, -6, 1.5, "6", {}, np.array(6)],
+    "feature_graph": ["grid", 1, True, {}, [["a"]]],
     "contrast": ["gabor", None, 0],
     "min_patch": [0, -1, 1.5, "small", None],
     "max_patch": [0, -1, 1.5, "large", None],

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from makers import N_ROWS as N
-from makers import assert_same_trees, response, targets, task
+from makers import assert_same_trees, changed, response, targets, task
 from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import r2_score
@@ -147,12 +147,12 @@ def test_a_decrease_of_impurity_is_a_mean_over_outputs_and_rows(regressor):
     """It depends neither on copies of outputs nor on weights, and has the squared unit of y."""
     X, y = task(regressor)
     own = {"bootstrap": False, "n_estimators": 2, "min_impurity_decrease": 0.05 * y.var()}
-    plain = clone(regressor).set_params(**own).fit(X, y)
+    plain = changed(clone(regressor), **own).fit(X, y)
     assert 2 < plain.forest_.n_leaves[0] < 30
     twice = clone(plain).fit(X, np.stack([y, y], axis=1), np.full(len(y), 4.0))
     np.testing.assert_array_equal(twice.apply(X), plain.apply(X))
     own["min_impurity_decrease"] *= 16
-    scaled = clone(regressor).set_params(**own).fit(X, 4 * y)
+    scaled = changed(clone(regressor), **own).fit(X, 4 * y)
     np.testing.assert_array_equal(scaled.apply(X), plain.apply(X))
 
 

@@ -40,6 +40,10 @@ EFFECTS = {
     "n_estimators": ({}, 6),
     "projection": ({}, "axis"),
     "feature_shape": ({"projection": "patch"}, (10, 4)),
+    "feature_graph": (
+        {"projection": "patch", "feature_shape": None},
+        np.roll(np.eye(40), 1, 0) + np.roll(np.eye(40), -1, 0),
+    ),
     "contrast": ({"projection": "patch"}, "difference"),
     "min_patch": ({"projection": "patch"}, 2),
     "max_patch": ({"projection": "patch"}, (5, 8)),
@@ -68,7 +72,7 @@ EFFECTS = {
 }
 
 # These change no tree. Each has a test elsewhere.
-NO_EFFECT_ON_TREES = ["oob_score", "n_jobs", "verbose", "warm_start", "time_limit"]
+NO_EFFECT_ON_TREES = ["oob_score", "n_jobs", "verbose", "warm_start", "time_limit", "voting"]
 
 
 @pytest.mark.parametrize("cls", BOTH, ids=lambda cls: cls.__name__)
@@ -105,9 +109,27 @@ def test_every_parameter_has_an_effect(cls, name):
 def test_the_other_parameters_change_no_tree(forest, name):
     X, y = noise(100)
     forest.set_params(bootstrap=True, n_estimators=20)
-    value = {"n_jobs": 2}.get(name, True)
-    other = clone(forest).set_params(**{name: value}).fit(X, y)
+    value = {"n_jobs": 2, "voting": "hard"}.get(name, True)
+    other = changed(clone(forest), **{name: value}).fit(X, y)
     np.testing.assert_array_equal(other.forest_.threshold, forest.fit(X, y).forest_.threshold)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_hard_voting_counts_the_trees(outputs):
+    X, y = make_classification(120, 6, n_informative=4, n_classes=3, random_state=0)
+    Y = y if outputs == 1 else np.stack([y, y > 0], axis=1)
+    model = ManifoldForestClassifier(5, max_depth=2, random_state=0, oob_score=True)
+    with pytest.warns(UserWarning, match="OOB"):
+        model.fit(X, Y)
+        votes = changed(clone(model), voting="hard").fit(X, Y)
+    np.testing.assert_array_equal(votes.apply(X), model.apply(X))
+    for k, (first, n_classes) in enumerate([(0, 3), (3, 2)][:outputs]):
+        own = slice(first, first + n_classes)
+        labels = [tree.response(X)[:, own].argmax(axis=1) for tree in model.forest_]
+        expected = np.mean([np.eye(n_classes)[one] for one in labels], axis=0)
+        found = votes.predict_proba(X) if outputs == 1 else votes.predict_proba(X)[k]
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert not np.array_equal(votes.oob_decision_function_, model.oob_decision_function_)
 
 
 # --------------------------------------------------------------------------------- importances

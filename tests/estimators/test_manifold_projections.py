@@ -1,14 +1,24 @@
 """Directions of manifold forests: patches, sparse ones, single features."""
 
+import pickle
+import re
+
 import numpy as np
 import pytest
 from makers import changed, made
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.feature_extraction.image import grid_to_graph
 
 from skforest import (
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     ManifoldProcedure,
+    load,
+    save,
+    shapley_values,
 )
+from skforest.table.feature_grid import FeatureGraph
 
 BOTH = [ManifoldForestClassifier, ManifoldForestRegressor]
 
@@ -29,8 +39,8 @@ def noise(n=200, n_features=40, seed=0):
 def drawn(shape, n=200, **params):
     """Drawn directions as dense arrays: a node with one candidate splits by it."""
     n_features = int(np.prod(shape))
-    own = {"feature_shape": shape, "max_features": 1, "random_state": 0}
-    model = made(ManifoldForestClassifier, 10, **own, **params)
+    own = {"feature_shape": shape, "max_features": 1, "random_state": 0} | params
+    model = made(ManifoldForestClassifier, 10, **own)
     model.fit(*noise(n, n_features))
     weights = model.forest_.directions().toarray()
     assert len(weights) > 200
@@ -316,6 +326,135 @@ def test_automatic_patch_sizes_fit_the_shape():
     low, high = np.array(model.min_patch_), np.array(model.max_patch_)
     assert (low >= 1).all() and (low <= high).all() and (high <= [10, 2, 2]).all()
     assert high.tolist() == [4, 2, 2]  # roots, rounded up; all of an unordered axis
+
+
+# ----------------------------------------------------------------------------------------- graphs
+
+
+def ring(n):
+    """Adjacency matrix of a circle."""
+    return np.roll(np.eye(n), 1, axis=0) + np.roll(np.eye(n), -1, axis=0)
+
+
+def test_patches_of_a_graph_are_balls():
+    weights = drawn(20, feature_shape=None, feature_graph=ring(20), contrast="sum", max_patch=3)
+    assert {np.count_nonzero(one) for one in weights} == {1, 3, 5}
+    assert all(is_run_on_circle(one != 0) and one.max() == 1 for one in weights)
+    edges = drawn(20, feature_shape=None, feature_graph=ring(20), contrast="edge", max_patch=3)
+    assert all(is_run_on_circle(one > 0) and is_run_on_circle(one != 0) for one in edges)
+    assert all((one > 0).sum() == (one < 0).sum() for one in edges)
+
+
+def test_neighbours_on_a_graph_are_as_good_as_those_on_a_grid():
+    """Two segments of 5 sensors on a circle of 50, or of 3 and 7."""
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 2
+    start = rng.integers(50, size=600)
+    place = np.arange(50)
+    gap = rng.integers(10, 35, size=600)
+    X = (place - start[:, None]) % 50 < (5 - 2 * y)[:, None]
+    X |= (place - (start + gap)[:, None]) % 50 < (5 + 2 * y)[:, None]
+    layouts = {
+        "none": {},
+        "grid": {"feature_shape": (50,), "wrap": True},
+        "graph": {"feature_graph": ring(50)},
+    }
+    split = (X[:200], y[:200]), (X[200:], y[200:])
+    errors = {
+        name: error(ManifoldForestClassifier(20, random_state=0, **layout), *split)
+        for name, layout in layouts.items()
+    }
+    assert errors["grid"] < 0.2 and errors["graph"] < 0.2 < 0.3 < errors["none"]
+
+
+def test_a_graph_may_have_any_form():
+    X, y = noise(100, 12)
+    y = y + X[:, 0]
+    own = {"n_estimators": 3, "random_state": 0}
+    wanted = ManifoldForestRegressor(feature_graph=ring(12), **own).fit(X, y)
+    assert wanted.projection_ == "patch" and wanted.feature_shape_ == (12,)
+    assert wanted.max_patch_.tolist() == [2]  # 3 features are at most 1 step apart, 5 at most 2
+    weighted = ring(12) * 0.3 + 7 * np.eye(12)
+    twice = sparse.coo_array(ring(12) > 0)
+    twice = sparse.coo_array(
+        (np.tile(twice.data, 2), [np.tile(part, 2) for part in (twice.row, twice.col)])
+    )
+    given = [ring(12).tolist(), weighted, twice, sparse.csr_matrix(ring(12)), ring(12) > 0]
+    before = [getattr(one, "nnz", None) for one in given]
+    for graph in given:
+        found = ManifoldForestRegressor(feature_graph=graph, **own).fit(X, y)
+        np.testing.assert_array_equal(found.predict(X), wanted.predict(X))
+        assert not len(found.forest_.box_corner) and len(found.forest_.sparse_feature)
+    assert [getattr(one, "nnz", None) for one in given] == before
+    axis = ManifoldForestRegressor(feature_graph=ring(12), projection="axis", **own).fit(X, y)
+    assert not len(axis.forest_.sparse_feature)
+
+
+def test_the_usual_patch_of_a_graph_has_the_root_of_the_number_of_features():
+    def usual(adjacency):
+        return FeatureGraph(adjacency, len(adjacency)).usual_steps
+
+    assert usual(ring(100)) == 5  # 11 features are nearer to 10 than 9, as a ratio
+    assert usual(grid_to_graph(28, 28).toarray()) == 3  # 23 features, or 37
+    assert usual(grid_to_graph(8, 8).toarray()) == 2  # 10 features, or 4.5
+    assert usual(np.zeros((5, 5))) == usual(np.ones((5, 5))) == usual(np.ones((1, 1))) == 1
+
+
+@pytest.mark.parametrize(
+    "graph, words",
+    [
+        (np.zeros((6, 5)), r"\(6, 5\).* 6 features"),
+        (ring(7), r"\(7, 7\).* 6 features"),
+        (np.zeros(6), r"\(6,\)"),
+        (np.triu(ring(6)), r"symmetric.*\[0, 1\].*\[1, 0\]"),
+        (sparse.csr_array(-ring(6)), r"-1\.0.* not negative"),
+        (np.where(ring(6), np.nan, 0), "nan.* finite"),
+        (sparse.csr_array(ring(6) * 1j), "matrix of numbers.*complex"),
+        ([[0, 1], [1]], "matrix of numbers"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_graphs_that_are_refused(forest, graph, words):
+    with pytest.raises(ValueError, match=f"(?s)feature_graph.*{words}"):
+        forest.set_params(feature_graph=graph).fit(*noise(20, 6))
+
+
+@pytest.mark.parametrize(
+    "grid", [{"feature_shape": 6}, {"wrap": True}, {"unordered": [True]}], ids=str
+)
+def test_a_graph_excludes_a_grid(forest, grid):
+    ((name, value),) = grid.items()
+    with pytest.raises(ValueError, match=f"{name}={re.escape(repr(value))}.*feature_graph"):
+        forest.set_params(feature_graph=ring(6), **grid).fit(*noise(20, 6))
+
+
+def test_tables_with_a_graph(forest):
+    """As with a grid: no sparse rows, no categories, and missing values are means."""
+    X, y = noise(40, 6)
+    forest.set_params(feature_graph=ring(6), wrap=False)
+    with pytest.raises(TypeError, match="dense.*feature_graph"):
+        forest.fit(sparse.csr_array(X), y)
+    with pytest.raises(ValueError, match="category.*feature_graph"):
+        clone(forest).set_params(categorical_features=[0]).fit(np.abs(X).astype(int), y)
+    X[3, 2] = np.nan
+    forest.fit(X, y)
+    assert forest.forest_.n_features == 6
+    filled = np.where(np.isnan(X), np.nanmean(X[:, 2]), X)
+    np.testing.assert_allclose(forest.predict(X), forest.predict(filled))
+
+
+def test_models_with_a_graph_are_used_like_all_others(forest, tmp_path):
+    X, y = noise(60, 12)
+    forest.set_params(feature_graph=sparse.coo_array(ring(12))).fit(X, y)
+    save(forest, tmp_path / "model.npz")
+    for again in (load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(forest))):
+        np.testing.assert_array_equal(again.feature_graph.toarray(), ring(12))
+        np.testing.assert_array_equal(again.predict(X), forest.predict(X))
+        np.testing.assert_array_equal(clone(again).fit(X, y).predict(X), forest.predict(X))
+    found = shapley_values(forest, X[:2], X)
+    total = found.values.sum(axis=1) + found.base_values  # of the second class
+    np.testing.assert_allclose(total, forest.forest_.response(X[:2])[:, -1], atol=1e-5)
+    assert forest.feature_importances_.shape == (12,)
 
 
 def error(model, train, test):

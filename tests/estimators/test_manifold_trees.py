@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from makers import changed
+from makers import changed, made
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 
@@ -121,7 +121,7 @@ def test_min_impurity_decrease_is_that_of_scikit_learn(cls, params, y, decrease)
     y = np.repeat(np.array(y), 50, axis=0)
     params = {"projection": "axis", "bootstrap": False, **params}
     for factor, depth in ((0.99, 1), (1.01, 0)):
-        model = cls(2, min_impurity_decrease=factor * decrease, **params)
+        model = made(cls, 2, min_impurity_decrease=factor * decrease, **params)
         model.fit(X, y, sample_weight=np.full(100, 3.0))
         assert model.forest_.max_depth.tolist() == [depth, depth]
 
@@ -136,7 +136,7 @@ def test_a_decrease_that_is_just_reached_is_enough(criterion, most, splitter):
     own |= {"procedure": ManifoldProcedure(splitter=splitter)}
     own |= {} if criterion is None else {"criterion": criterion}
     for decrease, n_leaves in ((most, 2), (np.nextafter(most, 2), 1), (0.0, 2)):
-        model = cls(1, min_impurity_decrease=decrease, random_state=0, **own).fit(X, y)
+        model = made(cls, 1, min_impurity_decrease=decrease, random_state=0, **own).fit(X, y)
         assert model.forest_.n_leaves.tolist() == [n_leaves]
     xor = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]])
     model = cls(1, random_state=0, **own).fit(xor, [0, 1, 1, 0])
@@ -148,7 +148,7 @@ def test_min_impurity_decrease_is_a_share_of_the_whole(forest):
     y = y * 2 - 1  # variance and Gini: about 1 and 1/2
     least = 0.01 if is_classifier(forest) else 0.02
     changed(forest, min_impurity_decrease=least, splitter="exact").fit(X, y)
-    free = clone(forest).set_params(min_impurity_decrease=0.0).fit(X, y)
+    free = changed(clone(forest), min_impurity_decrease=0.0).fit(X, y)
     assert (forest.forest_.n_leaves < free.forest_.n_leaves).all()
     assert forest.forest_.n_leaves.min() > 2
     for tree in range(5):
@@ -242,7 +242,6 @@ def test_gini_and_entropy_are_those_of_scikit_learn():
     for criterion, measure in {"gini": gini, "entropy": entropy}.items():
         expected = measure(y) - 3 / 8 * measure(y[:3]) - 5 / 8 * measure(y[3:])
         for factor, n_leaves in ((0.999, 2), (1.001, 1)):
-            model = ManifoldForestClassifier(
-                1, criterion=criterion, min_impurity_decrease=factor * expected, **STUMP
-            )
+            own = {"criterion": criterion, "min_impurity_decrease": factor * expected}
+            model = made(ManifoldForestClassifier, 1, **own, **STUMP)
             assert model.fit(X, y).forest_.n_leaves == [n_leaves]

@@ -23,6 +23,7 @@ from forests import rich_mixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from makers import fixed, use
+from scipy import sparse
 from sklearn.datasets import load_iris
 
 import skforest
@@ -286,3 +287,20 @@ def test_damaged_folders_are_refused_or_can_be_used(n, tmp_path):
         load_and_use(tmp_path / "model", "r" if is_mapped else None)
 
     check()
+
+
+@pytest.mark.parametrize(
+    "parts", [[[1.0], [0], [0, 1]], [[1.0], [9], [0, 1, 1]], [[], [], []], [0]], ids=str
+)
+def test_a_damaged_sparse_parameter_is_refused(parts, tmp_path):
+    path = tmp_path / "model.npz"
+    model = skforest.ManifoldForestRegressor(1, feature_graph=sparse.eye_array(2))
+    skforest.save(model.fit([[0.0, 1.0], [1.0, 0.0]], [0.0, 1.0]), path)
+    members = read_archive(path)
+    header = json.loads(str(np.load(path)["header"]))
+    params = header["members"][0]["params"]
+    assert params["feature_graph"]["shape"] == [2, 2]
+    params["feature_graph"]["sparse"] = parts
+    write_archive(path, members | {"header.npy": npy_of_text(json.dumps(header))})
+    with pytest.raises(ValueError, match="damaged"):
+        skforest.load(path)

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
 from scipy import stats
-from skforest._kernels.search.projection import AxisSampler, BoxSampler, SparseSampler, draw
+from skforest._kernels.search.projection import (
+    AxisSampler,
+    BallSampler,
+    BoxSampler,
+    SparseSampler,
+    draw,
+)
+
+from skforest.table.feature_grid import FeatureGraph
 
 N = 8_000
 PLACEMENTS = ["corner", "inside"]
@@ -268,6 +276,52 @@ def test_every_box_is_sound(data):
 def test_a_box_of_one_feature_is_that_feature():
     draws = draw(boxes((3, 4), 1, 1), 0, 2000)
     assert_law([one["feature"] for one in draws], dict.fromkeys(range(12), 1 / 12))
+
+
+# ---------------------------------------------------------------------------------------- balls
+
+
+def graph():
+    """A path of six features, the second one also in a triangle, and a feature without edges."""
+    adjacency = np.zeros((9, 9))
+    for i, j in [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (1, 6), (1, 7), (6, 7)]:
+        adjacency[i, j] = adjacency[j, i] = 1
+    return adjacency
+
+
+def draw_balls(low, high, contrast, **more):
+    """Weights of all features in each draw, as tuples."""
+    own = FeatureGraph(graph(), 9)
+    sampler = BallSampler(own.start, own.neighbour, low, high, contrast, **more)
+    found = []
+    for one in draw(sampler, 3, 2000):
+        weights = np.zeros(9)
+        weights[one.get("features", one.get("feature"))] = one.get("weights", 1)
+        assert len(one.get("features", [0])) == max(1, np.count_nonzero(weights))
+        found.append(tuple(np.round(weights, 5)))
+    return found
+
+
+@pytest.mark.parametrize("low, high", [(0, 0), (0, 2), (1, 1), (1, 8)])
+@pytest.mark.parametrize("contrast", ["sum", "edge", "difference"])
+def test_balls_have_the_stated_law(contrast, low, high):
+    law = oracles.ball_law(graph(), low, high, contrast)
+    assert_law(draw_balls(low, high, contrast), law)
+    if contrast != "sum":  # a constant has no influence, unless there is no second ball
+        assert all(abs(sum(weights)) < 1e-4 or min(weights) == 0 for weights in law)
+
+
+def test_balls_of_a_difference_are_within_reach():
+    law = oracles.ball_law(graph(), 0, 1, "difference", reach=2)
+    assert_law(draw_balls(0, 1, "difference", reach=2), law)
+
+
+def test_a_mix_of_balls_is_one_of_the_three_at_random():
+    law = {}
+    for contrast in ("sum", "edge", "difference"):
+        for weights, chance in oracles.ball_law(graph(), 0, 1, contrast).items():
+            law[weights] = law.get(weights, 0) + chance / 3
+    assert_law(draw_balls(0, 1, "mix"), law)
 
 
 # --------------------------------------------------------------------------------------- sparse

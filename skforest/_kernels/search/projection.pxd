@@ -71,3 +71,21 @@ cdef class BoxSampler(Sampler):
     ) noexcept nogil
     cdef int edge_axis(self, Random* random) noexcept nogil
     cdef bint is_single_entry(self, const Candidate* out) noexcept nogil
+
+
+cdef class BallSampler(Sampler):
+    cdef const int32_t[::1] start      # of the neighbours of each feature
+    cdef const int32_t[::1] neighbour
+    cdef int32_t smallest              # steps
+    cdef int32_t largest
+    cdef int contrast
+    cdef int32_t reach
+    # scratch
+    cdef int64_t visit                 # number of the current visit
+    cdef int64_t[::1] visited          # number of the last visit of each feature
+    cdef int32_t[::1] order            # features by their distance from the last centre
+    cdef int32_t[::1] end              # of those at most 0, 1, .. steps away
+    cdef float[::1] weight             # of each feature; 0 between two draws
+
+    cdef int32_t walk(self, int32_t centre, int32_t n_steps) noexcept nogil
+    cdef void subtract(self, int32_t centre, int32_t steps, Candidate* out) noexcept nogil

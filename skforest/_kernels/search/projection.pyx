@@ -6,7 +6,8 @@ A node draws candidate directions a from one `Sampler` and splits on ``a . x > t
 - `SparseSampler`: a few features with weights +1 and -1 (SPORF, Tomita et al. 2020);
 - `GaussianSampler`: a standard normal weight for every feature;
 - `BoxSampler`: sums over boxes of an n-dimensional array of features, such as patches of an image,
-  or differences of two boxes (manifold forests, Perry et al., section 3.1).
+  or differences of two boxes (manifold forests, Perry et al., section 3.1);
+- `BallSampler`: the same where neighbours are given by a graph, which is not in the paper.
 
 To add a projection, derive from `Sampler`, set `max_terms` to the length of the longest direction,
 and draw a feature, a box, a sparse direction or a plane in `sample`.
@@ -294,6 +295,111 @@ cdef class BoxSampler(Sampler):
             if out.size[axis] > 1 or self.grid.unordered[axis]:
                 return False
         return True
+
+
+cdef class BallSampler(Sampler):
+    """Balls of a graph of features, or contrasts of two balls.
+
+    A ball has the features that are at most `steps` steps away from its centre. The centre is a
+    random feature, and `steps` is in smallest .. largest. `contrast` is "sum"; "edge", the sum
+    minus that of a ball of as many steps beside it, whose centre is 2 * steps + 1 steps away;
+    "difference", whose centre is 1 to `reach` steps away; or "mix", one of the three at random. A
+    plain sum is drawn where no feature is as far away as that, for differences where there is no
+    other feature. If the balls have different numbers of features, the weights of the larger one
+    are scaled down such that a constant has the value 0.
+
+    The neighbours of feature j are ``neighbour[start[j] : start[j + 1]]``.
+    """
+
+    def __init__(self, start, neighbour, int32_t smallest, int32_t largest, contrast, reach=8):
+        cdef int32_t n = len(start) - 1
+        self.n_features = self.max_terms = self.max_nonzero = n
+        self.start, self.neighbour = start, neighbour
+        self.smallest, self.largest = smallest, largest
+        self.contrast = CONTRASTS[contrast]
+        self.reach = reach
+        self.visited = np.zeros(n, dtype=np.int64)
+        self.order = np.empty(n, dtype=np.int32)
+        self.end = np.empty(n, dtype=np.int32)
+        self.weight = np.zeros(n, dtype=np.float32)
+
+    cdef int32_t walk(self, int32_t centre, int32_t n_steps) noexcept nogil:
+        """Visit features in breadth first order; the distance of the farthest, at most n_steps.
+
+        Those that are at most d steps away are then ``order[: end[d]]``.
+        """
+        cdef int32_t i, entry, other, n = 1, first = 0, step
+        self.visit += 1
+        self.visited[centre] = self.visit
+        self.order[0] = centre
+        self.end[0] = 1
+        for step in range(1, n_steps + 1):
+            for i in range(first, self.end[step - 1]):
+                for entry in range(self.start[self.order[i]], self.start[self.order[i] + 1]):
+                    other = self.neighbour[entry]
+                    if self.visited[other] != self.visit:
+                        self.visited[other] = self.visit
+                        self.order[n] = other
+                        n += 1
+            first = self.end[step - 1]
+            if n == first:
+                return step - 1
+            self.end[step] = n
+        return n_steps
+
+    cdef bint sample(self, Random* random, Candidate* out) noexcept nogil:
+        cdef int contrast = self.contrast
+        cdef int32_t steps = between(random, self.smallest, self.largest)
+        cdef int32_t centre = below(random, self.n_features)
+        cdef int32_t i, farthest, distance = 0
+        if contrast == MIX:
+            contrast = below(random, MIX)
+        if contrast == EDGE:
+            distance = 2 * steps + 1
+        elif contrast == DIFFERENCE:
+            distance = between(random, 1, self.reach)
+        farthest = self.walk(centre, max(steps, distance))
+        out.n = self.end[min(steps, farthest)]
+        for i in range(out.n):
+            out.features[i] = self.order[i]
+            out.weights[i] = 1
+        if contrast == DIFFERENCE:
+            distance = min(distance, farthest)
+        if 0 < distance <= farthest:
+            i = between(random, self.end[distance - 1], self.end[distance] - 1)
+            self.subtract(self.order[i], steps, out)
+        out.kind = SPARSE
+        if out.n == 1:
+            out.kind = FEATURE
+            out.feature = out.features[0]
+        return True
+
+    cdef void subtract(self, int32_t centre, int32_t steps, Candidate* out) noexcept nogil:
+        """Subtract the ball around another centre from a ball, unless both are the same."""
+        cdef int32_t i, feature, n = out.n, n_kept = 0
+        cdef int32_t n_other = self.end[self.walk(centre, steps)]
+        cdef float own = 1, others = 1, weight
+        if n_other > n:
+            others = <float>n / n_other
+        else:
+            own = <float>n_other / n
+        for i in range(n):
+            self.weight[out.features[i]] = own
+        for i in range(n_other):
+            feature = self.order[i]
+            if self.weight[feature] == 0:
+                out.features[n] = feature
+                n += 1
+            self.weight[feature] -= others
+        for i in range(n):
+            feature = out.features[i]
+            weight = self.weight[feature]
+            self.weight[feature] = 0
+            if weight != 0:
+                out.features[n_kept] = feature
+                out.weights[n_kept] = weight
+                n_kept += 1
+        out.n = n_kept if n_kept else out.n
 
 
 def draw(Sampler sampler, seed, int64_t n):
