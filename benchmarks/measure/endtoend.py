@@ -24,7 +24,7 @@ from benchmarks.papers.endtoend import (
     rows_of,
     validation,
 )
-from skforest import E2EDecisionForest, E2EProcedure
+from skforest import E2EDecisionForest, E2EDecisionForestRegressor, E2EProcedure
 from skforest.forest.edit import DenseTree
 from skforest.training.endtoend import Units
 
@@ -53,10 +53,25 @@ def _with_soft(name, what):
     }
 
 
+# Defaults of single trees: sets, parameters and numbers of seeds.
+SINGLE = {
+    "letter": ({"max_depth": 10}, 6),
+    "usps": ({"feature_shape": (16, 16)}, 6),
+    "pendigits": ({}, 6),
+    "mnist": ({"feature_shape": (28, 28), "max_depth": 8}, 2),
+    "connect4": ({}, 3),
+    **{name: ({}, 6) for name in ("magic", "waveform", "electricity", "reg_kin8nm")},
+}
+# Visits of rows by joint training, and least and largest numbers of its epochs.
+SETTINGS = {
+    "epochs as in forests": (400_000, 8, 30),
+    "twice as many epochs": (800_000, 16, 60),
+    "defaults": None,
+}
+
 MEASURES = {}
 for depth in DEPTHS:
-    longer = ", 12 epochs" if depth == 6 else ""
-    MEASURES |= _with_soft(f"trees/mnist-{depth}", f"one tree, MNIST, depth {depth}{longer}")
+    MEASURES |= _with_soft(f"trees/mnist-{depth}", f"one tree, MNIST, depth {depth}")
 MEASURES |= _with_soft("trees/letter-10", "one tree, Letter, depth 10")
 for name in FORESTS:
     source, n, *rows = name.split("-")
@@ -65,6 +80,13 @@ for name in FORESTS:
 MEASURES |= {
     f"connect4/{depth}": Measure(f"accuracy of one tree, Connect4, depth {depth}", "%")
     for depth in CONNECT4
+}
+MEASURES |= {
+    f"single/{name}-{setting}": Measure(
+        f"score of one tree on held-out training rows, {name}, {setting}", "%"
+    )
+    for name in SINGLE
+    for setting in SETTINGS
 }
 MEASURES |= {
     "default/fit": Measure(
@@ -89,8 +111,7 @@ def trees(options):
         for depth in depths:
             if is_wanted(f"{name}-{depth}", options):
                 parameters = ONE | {"max_depth": depth}
-                parameters |= {"feature_shape": (28, 28)} if name == "mnist" else LONG
-                parameters |= MORE if depth == 6 else {}
+                parameters |= {"feature_shape": (28, 28)} if name == "mnist" else {}
                 yield from rows_of(
                     f"trees/{name}-{depth}", split, parameters, options, has_soft=True
                 )
@@ -112,6 +133,39 @@ def connect4(options):
         yield from rows_of(f"connect4/{depth}", split, ONE | {"max_depth": depth}, options)
 
 
+def single(options):
+    """Epochs and steepness of single trees, on a quarter of the training rows."""
+    for name, (parameters, n_seeds) in SINGLE.items():
+        if not is_wanted(name, options):
+            continue
+        if name in ("letter", "usps", "pendigits", "mnist", "connect4"):
+            split = groups.load(name, options)
+        else:
+            split = data.load_table(name, options.data, 0, 6000)
+        for setting, rule in SETTINGS.items():
+            found = []
+            for seed in groups.seeds(options, n_seeds):
+                inner = split.inner(seed)
+                is_real = name.startswith("reg_")
+                own = parameters | _epochs(rule, len(inner.X_train), is_real)
+                cls = E2EDecisionForestRegressor if is_real else E2EDecisionForest
+                model = cls(1, random_state=seed, **own).fit(inner.X_train, inner.y_train)
+                found.append(100 * model.score(inner.X_test, inner.y_test))
+            yield Row(f"single/{name}-{setting}", found, f"{mean_sd(found)} %")
+
+
+def _epochs(rule, n, is_real):
+    """Return the parameters of a rule of `SETTINGS` for n rows."""
+    if rule is None:
+        return {}
+    visits, least, most = rule
+    return {
+        "greedy_epochs": min(max(80_000 // n, 4), 30 if is_real else 15),
+        "finetune_epochs": min(max(visits // n, least), most),
+        "procedure": E2EProcedure(steepness_step=0.1),
+    }
+
+
 def default(options):
     """Default settings on simulated rows."""
     split = data.synthetic(500 if options.quick else 10_000, 50)
@@ -129,7 +183,8 @@ def default(options):
 def engines(options):
     """Speed of both ways to compute joint training, and share of the splits that rows visit."""
     split = groups.load("mnist", options).head(10_000)
-    model = E2EDecisionForest(1, max_depth=8, finetune_epochs=0, random_state=0)
+    own = {"max_depth": 8, "greedy_epochs": 8, "procedure": E2EProcedure(steepness_step=0.1)}
+    model = E2EDecisionForest(1, finetune_epochs=0, random_state=0, **own)
     model.fit(split.X_train, split.y_train)
     last = model.get_params() | {"finetune_epochs": 10}
     for when in ("first", "last"):
@@ -175,10 +230,20 @@ def routing_table(stored):
             shown = [*map(cells.cell, triple[:2]), f"{triple[2]['value']:.1f} s"]
             rows.append((row["what"].partition(", ")[2], *shown, cells.commands(triple)))
     for n in MEMBRANE_EPOCHS:
-        pair = [stored[f"papers.endtoend:membranes/{routing}-{n}"] for routing in ("hard", "soft")]
-        label = f"one tree, membranes, depth 6, {n} epochs"
+        names = (f"papers.endtoend:membranes/trained-{kind}-{n}" for kind in ("hard", "soft"))
+        pair = [stored[name] for name in names]
+        label = f"one tree, membranes, depth 6, {n} epochs, leaves of equation 13"
         rows.append((label, *map(cells.cell, pair), "", cells.commands(pair)))
     return ("Model", "Hard routing", "Soft routing", "Fit", "Command"), rows
+
+
+def single_table(stored):
+    """Return the table of rules for the epochs and the steepness of single trees."""
+    rows = []
+    for name in SINGLE:
+        found = [stored[f"measure.endtoend:single/{name}-{setting}"] for setting in SETTINGS]
+        rows.append((cells.TITLES.get(name, name), *map(cells.cell, found), cells.commands(found)))
+    return ("Set", *SETTINGS, "Command"), rows
 
 
 def engines_table(stored):
@@ -194,9 +259,13 @@ def engines_table(stored):
     return ("Engine", "First epoch", "Last epoch", "Command"), rows
 
 
-GROUPS = (trees, forests, connect4, default, engines)
+GROUPS = (trees, forests, connect4, single, default, engines)
 OPTIONS = groups.SETS | groups.SEEDS
-TABLES = {"endtoend_routing": routing_table, "endtoend_engines": engines_table}
+TABLES = {
+    "endtoend_routing": routing_table,
+    "endtoend_single_rules": single_table,
+    "endtoend_engines": engines_table,
+}
 
 if __name__ == "__main__":
     groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -4,12 +4,15 @@
 
 Routing is hard unless a row says soft, and seconds are processor seconds. ``as-printed`` has the
 single trees of figure 2 and the forests of table 1 with the settings of the paper; the forests are
-large, and ``--trees`` takes smaller ones.
+large, and ``--trees`` takes smaller ones. There and in ``tradeoff``, leaves are computed by hard
+routing, unless the name of a row ends with trained: these have the leaves of equation 13.
 """
 
+import itertools
 import re
 import statistics
 import time
+from dataclasses import replace
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -26,6 +29,7 @@ ONE = {"n_estimators": 1, "max_features": None}
 MNIST = {"feature_shape": (28, 28), "max_depth": 10}
 # The settings of the paper: Adam at its default rate, which is constant, and batches of 1000 rows.
 PRINTED = {"procedure": E2EProcedure.as_printed()}
+COUNTED = {"procedure": E2EProcedure.as_printed(leaves="counts")}
 # Forests of table 1 and figure 6.
 PRINTED_FORESTS = {
     "letter": {"n_estimators": 70, "max_features": 8},
@@ -40,6 +44,8 @@ TABLE_1 = {
     "mnist": "97.9 98.1 98.1 97.9 98.1 98.1 97.7 97.8 97.4",
 }
 CELLS = [(step, n_epochs) for step in STEPS for n_epochs in EPOCHS]
+# Forests of a constant steepness with the leaves of equation 13, too.
+TRAINED = {f"{name}-0.0-{n_epochs}-trained" for name in TABLE_1 for n_epochs in EPOCHS}
 # Figure 6: epochs of growth, and numbers of trees below that of the paper.
 TRADEOFF_EPOCHS = {"letter": 45, "usps": 45, "mnist": 15}
 FEW_TREES = (1, 3, 5, 10)
@@ -70,16 +76,25 @@ MEASURES |= {
     for name, papers in TABLE_1.items()
     for (step, n_epochs), paper in zip(CELLS, papers.split(), strict=True)
 }
+for name in TRAINED:
+    plain = MEASURES[f"as-printed/{name.removesuffix('-trained')}"]
+    what = f"{plain.what}, leaves of equation 13"
+    MEASURES[f"as-printed/{name}"] = replace(plain, what=what)
+    MEASURES[f"as-printed/{name}-soft"] = Measure(f"{what}, soft routing", "%")
+    MEASURES[f"as-printed/{name}-seconds"] = Measure(
+        f"processor seconds of that fit, {name}", "s", more=False
+    )
 for name in PRINTED_FORESTS:
     for model in ("printed", "defaults", "RandomForest"):
         MEASURES[f"tradeoff/{name}-{model}"] = Measure(f"accuracy, {name}, {model}", "%")
-for n_epochs in MEMBRANE_EPOCHS:
+for n_epochs, leaves in itertools.product(MEMBRANE_EPOCHS, ("trained", "counts")):
     for routing in ("soft", "hard"):
-        MEASURES[f"membranes/{routing}-{n_epochs}"] = Measure(
-            f"accuracy, membranes, depth 6, {n_epochs} epochs, {routing} routing", "%"
+        MEASURES[f"membranes/{leaves}-{routing}-{n_epochs}"] = Measure(
+            f"accuracy, membranes, depth 6, {n_epochs} epochs, {leaves} leaves, {routing} routing",
+            "%",
         )
-    MEASURES[f"membranes/gap-{n_epochs}"] = Measure(
-        f"mean difference of soft and hard probability, membranes, {n_epochs} epochs",
+    MEASURES[f"membranes/{leaves}-gap-{n_epochs}"] = Measure(
+        f"mean difference of soft and hard probability, {n_epochs} epochs, {leaves} leaves",
         "ratio",
         more=False,
     )
@@ -127,25 +142,27 @@ def as_printed(options):
         split = groups.load(name, options)
         for depth in depths:
             for stage, n_epochs in STAGES.items():
-                own = PRINTED | ONE | {"max_depth": depth, "greedy_epochs": 20}
+                own = COUNTED | ONE | {"max_depth": depth, "greedy_epochs": 20}
                 own |= {"finetune_epochs": n_epochs}
                 own |= {"feature_shape": MNIST["feature_shape"]} if name == "mnist" else {}
                 yield from rows_of(f"as-printed/{name}-{stage}/{depth}", split, own, options)
     for name, forest in PRINTED_FORESTS.items():
-        wanted = {
-            (step, n_epochs): f"{name}-{step}-{n_epochs}"
-            for step, n_epochs in CELLS
-            if is_wanted(name, options) or is_wanted(f"{name}-{step}-{n_epochs}", options)
-        }
+        wanted = {}
+        for (step, n_epochs), leaves in itertools.product(CELLS, ("", "-trained")):
+            row = f"{name}-{step}-{n_epochs}{leaves}"
+            if f"as-printed/{row}" in MEASURES:
+                if is_wanted(f"{name}{leaves}", options) or is_wanted(row, options):
+                    wanted[row] = step, n_epochs
         if not wanted:
             continue
         split = validation(groups.load(name, options))
-        for (step, n_epochs), row in wanted.items():
-            own = with_changes(PRINTED, {"steepness_step": step}) | forest | {"max_depth": 10}
+        for row, (step, n_epochs) in wanted.items():
+            own = PRINTED if row in TRAINED else COUNTED
+            own = with_changes(own, {"steepness_step": step}) | forest | {"max_depth": 10}
             own |= {"greedy_epochs": n_epochs, "finetune_epochs": 3 * n_epochs}
             own["n_estimators"] = options.trees or own["n_estimators"]
             own["n_jobs"] = options.n_jobs
-            yield from rows_of(f"as-printed/{row}", split, own, options, 1)
+            yield from rows_of(f"as-printed/{row}", split, own, options, 1, row in TRAINED)
 
 
 def tradeoff(options):
@@ -157,7 +174,7 @@ def tradeoff(options):
             continue
         split = groups.load(name, options)
         n_epochs = TRADEOFF_EPOCHS[name]
-        own = PRINTED | forest | {"max_depth": 10, "greedy_epochs": n_epochs}
+        own = COUNTED | forest | {"max_depth": 10, "greedy_epochs": n_epochs}
         own |= {"finetune_epochs": 3 * n_epochs}
         own["n_estimators"] = n = options.trees or own["n_estimators"]
         ours = {key: own[key] for key in own if key in ("n_estimators", "feature_shape")}
@@ -223,18 +240,20 @@ def membranes(options):
     """Figure 3 of the paper: predictions with soft and hard routing after some epochs."""
     split = data.membranes(options.data, n_train=1000 if options.quick else 40_000)
     epochs = {}
-    for n_epochs in MEMBRANE_EPOCHS:
-        own = with_changes(PRINTED, {"growth": "complete", "finetune_epochs": n_epochs})
+    for n_epochs, leaves in itertools.product(MEMBRANE_EPOCHS, ("trained", "counts")):
+        changes = {"growth": "complete", "leaves": leaves, "finetune_epochs": n_epochs}
+        own = with_changes(PRINTED, changes)
         model = E2EDecisionForest(1, **own, max_depth=6, feature_shape=(9, 9), random_state=0)
         model.fit(*_train(split))
         scores = model.routing_scores(split.X_test, split.y_test)
-        yield Row(f"membranes/soft-{n_epochs}", [100 * scores["soft"]])
-        yield Row(f"membranes/hard-{n_epochs}", [100 * scores["hard"]])
-        yield Row(f"membranes/gap-{n_epochs}", [scores["gap"]])
-        epochs[n_epochs] = {}
-        for routing in ("soft", "hard"):
-            proba = model.set_params(routing=routing).predict_proba(split.X_test)[:, 1]
-            epochs[n_epochs][routing] = results.packed(100 * proba)
+        yield Row(f"membranes/{leaves}-soft-{n_epochs}", [100 * scores["soft"]])
+        yield Row(f"membranes/{leaves}-hard-{n_epochs}", [100 * scores["hard"]])
+        yield Row(f"membranes/{leaves}-gap-{n_epochs}", [scores["gap"]])
+        if leaves == "trained":
+            epochs[n_epochs] = {}
+            for routing in ("soft", "hard"):
+                proba = model.set_params(routing=routing).predict_proba(split.X_test)[:, 1]
+                epochs[n_epochs][routing] = results.packed(100 * proba)
     stored = {"image": results.packed(split.X_test[:, 40]), "labels": results.packed(split.y_test)}
     results.write(options.results / "endtoend_membranes.json", stored | {"epochs": epochs})
 
@@ -292,6 +311,9 @@ def steepness_table(stored):
         found = [stored[f"papers.endtoend:as-printed/{name}-{step}-{n}"] for name, n in columns]
         shown = [_with_trees(row, name) for row, (name, _) in zip(found, columns, strict=True)]
         rows.append((str(step), *shown, cells.commands(found)))
+    for label, ending in (("", "-trained"), (", soft routing", "-trained-soft")):
+        names = [f"papers.endtoend:as-printed/{name}-0.0-{n}{ending}" for name, n in columns]
+        rows.append((f"0.0, leaves of equation 13{label}", *cells.cells(stored, names)))
     titles = (f"{cells.TITLES[name]}, {n} epochs" for name, n in columns)
     return ("Step", *titles, "Command"), rows
 
@@ -303,6 +325,20 @@ def _with_trees(row, name):
     if int(n_trees) < PRINTED_FORESTS[name]["n_estimators"]:
         text += f", {n_trees} trees"
     return text
+
+
+def membranes_table(stored):
+    """Return the table of errors with soft and with hard routing: figure 3 of the paper."""
+    rows = []
+    kinds = {"trained": "equation 13", "counts": "hard routing"}
+    for leaves, n_epochs in itertools.product(kinds, MEMBRANE_EPOCHS):
+        names = [
+            f"papers.endtoend:membranes/{leaves}-{what}-{n_epochs}"
+            for what in ("soft", "hard", "gap")
+        ]
+        rows.append((str(n_epochs), kinds[leaves], *cells.cells(stored, names)))
+    head = ("Epochs", "Leaves", "Soft routing", "Hard routing", "Difference of probabilities")
+    return (*head, "Command"), rows
 
 
 def single_table(stored):
@@ -356,6 +392,7 @@ OPTIONS |= {"--trees": {"type": int, "help": "trees of a forest of the paper"}}
 TABLES = {
     "endtoend_steepness": steepness_table,
     "endtoend_single": single_table,
+    "endtoend_membranes": membranes_table,
     "endtoend_tradeoff": tradeoff_table,
 }
 FIGURES = {

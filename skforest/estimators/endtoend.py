@@ -21,6 +21,9 @@ from .validation import Procedure, store_parameters
 MAX_COMPLETE_DEPTH = 16  # of growth="complete": a tree of 65535 dense hyperplanes
 # "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
 GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
+# A single tree has half the epochs of growth and twice those of joint training, in which the
+# steepness rises by 3 at most; chosen by `python -m benchmarks.measure.endtoend single`.
+SINGLE_FACTOR, SINGLE_RISE, MAX_STEP = 2, 3.0, 0.1
 TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
 CACHED = 2**18  # numbers of a batch, which is read twice
 # Parameters whose resolved values stay when trees are added.
@@ -49,14 +52,16 @@ max_depth : "auto", int or None
     is set.
 greedy_epochs : "auto" or int
     Number of passes over the rows of a node that train its split when the tree is grown, at least
-    1. "auto": 80000 / n for n training rows, but at least 4 and at most {most_epochs}. It has no
-    effect, and `greedy_epochs_` is 0, if the procedure has growth="complete".
+    1. "auto": 80000 / n for n training rows, but at least 4 and at most {most_epochs}; half as
+    many for a single tree, but at least 4. It has no effect, and `greedy_epochs_` is 0, if the
+    procedure has growth="complete".
 max_leaf_nodes : int or None
     Maximum number of leaves of a tree, at least 2. The node whose split has the largest gain is
     split next. None: every node is split until it is pure or at depth `max_depth`.
 finetune_epochs : "auto" or int
     Number of passes over all rows that train the whole tree once it has been grown. 0: the tree
-    stays as it was grown. "auto": 400000 / n for n rows, but at least 8 and at most 30.
+    stays as it was grown. "auto": 400000 / n for n rows, but at least 8 and at most 30; twice as
+    many for a single tree.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Number of features that each split uses, drawn at random. An int is a count, a float is a
     multiple of the number p of all features, None is p, and "sqrt" is the square root of p.
@@ -109,12 +114,20 @@ min_batches : int
     Minimum number of steps in an epoch that trains the split of a node, 1 to 2^20: nodes with few
     rows have batches smaller than `batch_size`, of at least 16 rows. 1: all batches have
     `batch_size` rows, as in the paper.
+leaves : {"counts", "trained"}
+    What leaves predict. "counts": the class frequencies, or the mean, of the rows that hard
+    routing sends to the leaf. "trained": the frequencies or the mean of all rows, weighted by the
+    responsibilities of the leaf at the final steepness (equation 13), as in the paper. They suit
+    ``routing="soft"``, above all if the final steepness is small. Leaves that no row reaches by
+    hard routing are then kept, and limits such as `min_samples_leaf` apply to growing only.
+    "trained" is not possible with `early_stopping`.
 steepness : float
     Steepness of splits in the first epoch, gamma of equation 5, greater than 0, at most 1e6.
 steepness_step : "auto" or float
     Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
-    which growth ended. "auto": 0.1, as in the paper, or 0.2 in forests without `feature_shape`,
-    `patch_size` and `smoothness`.
+    which growth ended. "auto": 0.1, as in the paper, but for a single tree at most 3 divided by
+    the number of all epochs; 0.2 in forests without `feature_shape`, `patch_size` and
+    `smoothness`.
 """
 
 CLASSIFIER_PARAMETERS = PARAMETERS.replace(
@@ -153,7 +166,8 @@ NOTES = """
 Splits are trained by Adam. After every epoch, leaves are set from the responsibilities that were
 computed in the batches of that epoch (equation 13). If a split sends all rows of its node to one
 side, it is trained again from another start, up to 5 times. After training, leaves are computed
-from the rows that hard routing sends to them, and leaves that no row reaches are removed.
+from the rows that hard routing sends to them, and leaves that no row reaches are removed, unless
+the procedure has leaves="trained".
 
 Features are scaled to [0, 1] over the training set, in float64; the forest scales them in the same
 way when it predicts. For training, each feature is centred and divided by its standard deviation,
@@ -192,8 +206,8 @@ class E2EProcedure(Procedure):
     --------
     >>> from skforest import E2EProcedure
     >>> E2EProcedure.as_printed(steepness_step=0.01)
-    E2EProcedure(batch_size=1000, learning_rate=0.001, min_batches=1,
-                 schedule='constant', steepness_step=0.01)
+    E2EProcedure(batch_size=1000, learning_rate=0.001, leaves='trained',
+                 min_batches=1, schedule='constant', steepness_step=0.01)
     """
 
     _parameter_constraints: dict = {
@@ -202,6 +216,7 @@ class E2EProcedure(Procedure):
         "schedule": [StrOptions({"cosine", "constant"})],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
         "min_batches": [Interval(Integral, 1, 2**20, closed="both")],
+        "leaves": [StrOptions({"counts", "trained"})],
         "steepness": [Interval(Real, 0.0, 1e6, closed="right")],
         "steepness_step": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="both")],
         "early_stopping": ["boolean"],
@@ -213,6 +228,7 @@ class E2EProcedure(Procedure):
         "schedule": "constant",
         "batch_size": 1000,
         "min_batches": 1,
+        "leaves": "trained",
         "steepness_step": 0.1,
     }
 
@@ -224,6 +240,7 @@ class E2EProcedure(Procedure):
         schedule="cosine",
         batch_size="auto",
         min_batches=10,
+        leaves="counts",
         steepness=1.0,
         steepness_step="auto",
         early_stopping=False,
@@ -315,13 +332,15 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         # Regression needs deeper trees and better splits than classification.
         shallow, most = (8, 15) if data.is_classification else (10, 30)
         depth = shallow if n <= 10_000 else 10
+        is_single = self.n_estimators == 1
+        factor = SINGLE_FACTOR if is_single else 1
         auto = {
             "n_estimators": min(max(TREE_ROWS // n, 16), 50),
             "max_depth": depth if self.max_leaf_nodes is None else None,
-            "greedy_epochs": min(max(GREEDY_VISITS // n, 4), most),
-            "finetune_epochs": min(max(JOINT_VISITS // n, 8), 30),
+            "greedy_epochs": min(max(GREEDY_VISITS // (factor * n), 4), -(-most // factor)),
+            "finetune_epochs": factor * min(max(JOINT_VISITS // n, 8), 30),
             "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
-            "steepness_step": 0.2 if self._is_table() else 0.1,
+            "steepness_step": 0.2 if self._is_table() else MAX_STEP,
         }
         given = self._procedure.get_params() | self.get_params(deep=False)
         values = {name: given[name] for name in auto}
@@ -332,6 +351,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         if self._is_complete:
             self._check_complete(values["max_depth"], values["finetune_epochs"])
             values["greedy_epochs"] = 0
+        if is_single and self._procedure.steepness_step == "auto" and not kept:
+            n_epochs = values["greedy_epochs"] + values["finetune_epochs"]
+            values["steepness_step"] = min(MAX_STEP, SINGLE_RISE / max(n_epochs, 1))
         return values
 
     def _check_complete(self, max_depth, finetune_epochs):
@@ -374,6 +396,11 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             schedule=procedure.schedule,
         )
         stops_early = procedure.early_stopping and annealing.finetune_epochs > 0
+        if stops_early and procedure.leaves == "trained":
+            raise ValueError(
+                'leaves="trained" is not possible with early_stopping=True, whose held-out rows '
+                'have no part in trained leaves; set leaves="counts" of the procedure'
+            )
         growth = {name: values[name] for name in ("n_estimators", "max_depth")}
         order = "level" if self.max_leaf_nodes is None else "best"
         return EndToEndSettings(
@@ -382,6 +409,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             growth="complete" if self._is_complete else order,
             annealing=annealing,
             min_batches=int(procedure.min_batches),
+            leaves=procedure.leaves,
             smoothness=float(self.smoothness),
             feature_shape=values["feature_shape"],
             patch_size=values["patch_size"],

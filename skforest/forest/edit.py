@@ -158,12 +158,23 @@ def recount_and_prune(forest, data, criterion, leaf_values=None):
 
     `leaf_values`, of shape (n_leaves, n_outputs), replace the leaf values of `recount`.
     """
-    forest = recount(forest, data, criterion)
-    if leaf_values is not None:
-        if forest.task == "regression":
-            leaf_values = within_targets(leaf_values.astype(np.float32), data)
-        forest = replace_leaves(forest, leaf_values)
+    if leaf_values is None:
+        forest = recount(forest, data, criterion)
+    else:
+        forest = recount_with_values(forest, data, criterion, leaf_values)
     return prune(forest, reached_nodes(forest, route(forest, data.X)[data.weight > 0]))
+
+
+def recount_with_values(forest, data, criterion, leaf_values):
+    """Recount the rows of a tree as `recount` does, and then replace its leaf values.
+
+    `leaf_values`, of shape (n_leaves, n_outputs), have the order of the nodes. In regression, they
+    are limited to the range of the targets.
+    """
+    forest = recount(forest, data, criterion)
+    if forest.task == "regression":
+        leaf_values = within_targets(leaf_values.astype(np.float32), data)
+    return replace_leaves(forest, leaf_values)
 
 
 def replace_leaves(forest, value):

@@ -15,7 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.base.rows import random_stream
 from .._kernels.endtoend.hyperplane import SoftSplitter
 from .._kernels.endtoend.trainer import SoftTrainer
-from ..forest.edit import DenseTree, prune, recount_and_prune, repack, unpack, with_gate
+from ..forest.edit import (
+    DenseTree,
+    prune,
+    recount_and_prune,
+    recount_with_values,
+    repack,
+    unpack,
+    with_gate,
+)
 from ..forest.statistics import reached_nodes, recount, route, squared_error
 from ..table.feature_grid import FeatureGrid
 from .early_stopping import EarlyStopping, validation_mask
@@ -112,6 +120,7 @@ class SoftOptions(SplitterOptions):
     annealing: Annealing
     min_batches: int
     smoothness: float
+    leaves: str  # "counts" or "trained"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +130,7 @@ class EndToEndSettings(ObliqueSettings):
     growth: str  # "level", "best" or "complete"
     annealing: Annealing
     min_batches: int
+    leaves: str  # "counts" or "trained"
     smoothness: float
     feature_shape: tuple | None  # None: features have no order, and a unit each
     patch_size: tuple | None  # lengths along all axes of the grid
@@ -157,6 +167,7 @@ class EndToEndMethod(ObliqueMethod):
             annealing=settings.annealing,
             min_batches=settings.min_batches,
             smoothness=settings.smoothness,
+            leaves=settings.leaves,
         )
 
     def directions_metadata(self, sample, arrays):
@@ -307,7 +318,8 @@ def train_together(forest, data, seed, control, options, stopping):
     Returns
     -------
     forest : Forest
-        Leaves have the values of their rows; leaves with too few rows are merged.
+        With leaves="counts", leaves have the values of their rows, and leaves with too few rows are
+        merged. With "trained", all leaves stay, with their trained values.
     record : dict
         "loss_curve_", "validation_scores_", "steepness_curve_", "active_leaves_curve_", "n_iter_".
     """
@@ -321,8 +333,12 @@ def train_together(forest, data, seed, control, options, stopping):
             steepness, n_active = training.steepness, training.n_active
     # Also repack untrained trees, to store directions as sparse rows if these are smaller.
     forest = repack(forest, W, threshold, np.ones(len(threshold), dtype=bool))
+    if options.leaves == "trained" and len(threshold) and not control.stop[0]:
+        if not curve:  # the tree stays as it was grown
+            training = _Training(forest, data, seed, control.stop, options, stopping)
+        forest = recount_with_values(forest, data, options.criterion, training.leaf_values())
     # Some leaves of a complete tree have no rows.
-    if curve or len(stopping.rows) or forest.node_weight.min() == 0:
+    elif curve or len(stopping.rows) or forest.node_weight.min() == 0:
         forest = recount_and_prune(forest, data, options.criterion)
         if options.min_samples_leaf > 1 or options.min_weight_leaf > 0:
             forest = _merge_small_leaves(forest, data, options)
@@ -389,6 +405,18 @@ class _Training:
     def planes(self):
         """Return the hyperplanes of the last epoch, or of the best one in validation."""
         return self.trainer.planes() if self.stopping.best is None else self.stopping.best
+
+    def leaf_values(self):
+        """Return the leaf values after one more E-step, at the final steepness (equation 13).
+
+        Returns
+        -------
+        value : ndarray of shape (n_leaves, n_outputs), float64
+            Shares of classes, or means in units of the outputs.
+        """
+        self.trainer.run(self.options.annealing.final, 0.0)  # a rate of 0 moves no split
+        values = self.trainer.leaf_values
+        return values if self.data.is_classification else values[0] * self.data.target_scale
 
     def _active_leaves(self):
         """Return the number of leaves that some training rows reach by hard routing."""

@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from skforest import E2EDecisionForest, E2EDecisionForestRegressor, E2EProcedure, refine
 from skforest.estimators import endtoend
+from skforest.forest.edit import DenseTree
 from skforest.table.feature_grid import FeatureGrid
 from skforest.training import endtoend as training
 from skforest.training.endtoend import MIN_DEVIATION, Annealing
@@ -85,9 +86,8 @@ def test_no_training_row_crosses_a_threshold(cls):
 @pytest.mark.parametrize("cls", CLASSES)
 def test_greedy_trees_are_the_start_of_joint_training(cls):
     X, y = data(cls, 800)
-    greedy, joint = (
-        cls(1, max_depth=4, finetune_epochs=epochs, random_state=0).fit(X, y) for epochs in (0, 20)
-    )
+    own = {"max_depth": 4, "procedure": E2EProcedure(steepness_step=0.1), "random_state": 0}
+    greedy, joint = (cls(1, finetune_epochs=epochs, **own).fit(X, y) for epochs in (0, 20))
     assert len(greedy.loss_curve_[0]) == 0 and greedy.n_iter_ == [0]
     assert len(joint.loss_curve_[0]) == 20 and joint.n_iter_ == [20]
     assert greedy.steepness_ == pytest.approx(1 + 0.1 * greedy.greedy_epochs_)
@@ -157,6 +157,52 @@ def test_soft_routing_is_the_sum_over_paths():
     reach = oracles.soft_reach(forest.child, gates)
     wanted = reach @ values[forest.child < 0]
     np.testing.assert_allclose(model.predict_proba(X), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("growth", "finetune_epochs"), [("greedy", 0), ("greedy", 2), ("complete", 2)]
+)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_trained_leaves_follow_one_more_step_of_equation_13(
+    cls, growth, finetune_epochs, monkeypatch
+):
+    """From the leaves of the last epoch of joint training; without one, from equal leaves."""
+    seen, leaf_values = [], training._Training.leaf_values
+
+    def recorded(self):
+        with np.errstate(divide="ignore"):  # without joint training, leaves have no values yet
+            seen.extend([self.data, self.trainer.leaf_values])
+        return leaf_values(self)
+
+    monkeypatch.setattr(training._Training, "leaf_values", recorded)
+    X, y = data(cls, 200)
+    # Splits are so flat that no path is left out.
+    params = {"leaves": "trained", "growth": growth, "steepness": 0.1, "steepness_step": 0.05}
+    params |= {"max_depth": 5, "greedy_epochs": 1, "finetune_epochs": finetune_epochs}
+    model = changed(cls(1, routing="soft", random_state=0), **params)
+    model.fit(X, y, sample_weight=np.arange(len(X)) % 4)
+    rows, before = seen
+    forest, n_outputs = model.forest_, rows.n_outputs
+    target, weight = rows.target[rows.weight > 0], rows.weight[rows.weight > 0]
+    tree = DenseTree.of(forest)
+
+    def reached(Z):
+        gates = oracles.soft_gates(tree.weights, tree.threshold, model.steepness_, Z)
+        return oracles.soft_reach(tree.child, gates)
+
+    reach = reached(rows.X[rows.weight > 0])
+    leaves = before if finetune_epochs else oracles.soft_leaves(reach, target, weight, n_outputs)
+    if cls is E2EDecisionForest:
+        part, _ = oracles.soft_posterior(reach, leaves[:, target].T)
+        values = oracles.soft_leaves(part, target, weight, n_outputs)
+    else:
+        part, _ = oracles.soft_posterior(reach, oracles.normal_densities(target, *leaves))
+        means, _ = oracles.soft_leaves(part, target, weight, n_outputs)
+        values = rows.baseline + means * rows.target_scale
+    response = model.predict_proba(X) if cls is E2EDecisionForest else model.predict(X)[:, None]
+    np.testing.assert_allclose(response, reached(forest.map_features(X)) @ values, rtol=1e-4)
+    if growth == "complete":  # counted leaves would be removed
+        assert forest.n_leaves.tolist() == [32] and forest.node_weight.min() == 0
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -250,6 +296,8 @@ def test_every_parameter_of_training_matters(cls, params):
         ({"growth": "complete", "max_depth": None}, 'max_depth=None with growth="complete"'),
         ({"growth": "complete", "finetune_epochs": 0}, 'finetune_epochs=0 with growth="complete"'),
         ({"routing": "medium"}, "routing"),
+        ({"leaves": "soft"}, "leaves"),
+        ({"leaves": "trained", "early_stopping": True}, 'leaves="trained" is not possible'),
         ({"feature_shape": (-2, -4)}, "an int of at least 1"),
         ({"steepness": 0.0}, "steepness"),
         ({"steepness": 1e7}, "steepness"),
@@ -313,12 +361,14 @@ def test_auto_is_resolved_from_the_data(cls):
     model = cls(1).fit(X, y)
     quick = {"greedy_epochs": 1, "finetune_epochs": 1}
     resolved = model.max_depth_, model.greedy_epochs_, model.max_features_
-    assert resolved == ((8, 15, 8) if cls is E2EDecisionForest else (10, 30, 8))
+    assert resolved == ((8, 8, 8) if cls is E2EDecisionForest else (10, 15, 8))
     assert model.batch_size_ <= len(X) and model.learning_rate_ > 0
-    assert model.finetune_epochs_ > 0
-    assert (model.n_estimators_, model.steepness_step_) == (1, 0.1)
+    assert (model.n_estimators_, model.finetune_epochs_) == (1, 60)
+    assert model.steepness_ == pytest.approx(4)
     two = cls(2, max_depth=2).fit(X, y)
-    assert two.steepness_step_ == 0.2
+    greedy_epochs = 15 if cls is E2EDecisionForest else 30
+    assert (two.greedy_epochs_, two.finetune_epochs_) == (greedy_epochs, 30)
+    assert two.steepness_step_ == 0.2 and cls(1, **quick).fit(X, y).steepness_step_ == 0.1
     for own in (model, two):
         assert own.learning_rate_ == pytest.approx(min(0.05, 0.13 / own.max_features_**0.7))
     grid = cls(3, feature_shape=(2, 4), **quick).fit(X.reshape(-1, 2, 4).tolist(), y)
