@@ -318,7 +318,7 @@ def train_together(forest, data, seed, control, options, stopping):
     Returns
     -------
     forest : Forest
-        With leaves="counts", leaves have the values of their rows, and leaves with too few rows are
+        With leaves="counts", leaves have the values of their rows, and those with too few rows are
         merged. With "trained", all leaves stay, with their trained values.
     record : dict
         "loss_curve_", "validation_scores_", "steepness_curve_", "active_leaves_curve_", "n_iter_".
