@@ -124,7 +124,7 @@ def shapley_values(
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If the estimator, or a member of a blend, is not one of skforest.
+        If the estimator is not one of skforest.
     ValueError
         If a parameter is out of range, or X does not fit the estimator.
 
@@ -137,8 +137,9 @@ def shapley_values(
     depends on more than `max_exact` undecided features, and on more than 6. Two rows that differ
     in at most `max_exact` features are always explained exactly. Some models are sampled for all
     pairs: forests with margins or soft splits (hinge forests, end-to-end trees with
-    ``routing="soft"``), probabilities of boosting, classifiers with a `prior`, blends with a
-    temperature, and blends of hinge forests or boosting for several outputs of labels.
+    ``routing="soft"``), probabilities of boosting, classifiers with a `prior`, members of a blend
+    from other packages, blends with a temperature, and blends of hinge forests or boosting for
+    several outputs of labels.
 
     In either case, the values of a row add up to its prediction minus the base value, up to
     rounding.
