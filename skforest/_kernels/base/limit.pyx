@@ -5,8 +5,8 @@ least; half of the epochs are left for the last ones. A weight moves the margins
 
     |w_j| sqrt(mean z_j^2)
 
-over the rows z of the node (`NodeRows`). The number of weights falls from p to `most` evenly in its
-logarithm, since the first weights to go matter least.
+over the rows z of the node (`NodeRows`). The number of weights falls from p to `most`, evenly in
+its logarithm, since the first weights to go matter least.
 """
 
 from libc.math cimport fabsf, pow
