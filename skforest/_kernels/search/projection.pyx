@@ -329,7 +329,7 @@ cdef class BallSampler(Sampler):
         Those that are at most d steps away are then ``order[: end[d]]``.
         """
         cdef int32_t i, entry, other, n = 1, first = 0, step
-        self.visit += 1
+        self.visit = self.visit + 1
         self.visited[centre] = self.visit
         self.order[0] = centre
         self.end[0] = 1
