@@ -20,5 +20,7 @@ cdef class WeightLimit:
     cdef int reserve(self, Scratch scratch, int32_t most, int64_t n_features) except -1
     cdef void start(self, NodeRows rows) noexcept nogil
     cdef int64_t after(self, int64_t done, int64_t n_epochs) noexcept nogil
-    cdef void restrict(self, NodeRows rows, int64_t n_rows, Plane* plane, int64_t n) noexcept nogil
+    cdef void restrict(
+        self, NodeRows rows, const float* weight, int64_t n_rows, Plane* plane, int64_t n
+    ) noexcept nogil
     cdef void clear_others(self, Plane* plane) noexcept nogil

@@ -5,8 +5,8 @@ least; half of the epochs are left for the last ones. A weight moves the margins
 
     |w_j| sqrt(mean z_j^2)
 
-over the rows z of the node (`NodeRows`). The number of weights falls from p to `most`, evenly in
-its logarithm, since the first weights to go matter least.
+with the weighted mean over the rows z of the node (`NodeRows`). The number of weights falls from p
+to `most`, evenly in its logarithm, since the first weights to go matter least.
 """
 
 from libc.math cimport fabsf, pow
@@ -66,14 +66,17 @@ cdef class WeightLimit:
         return max(<int64_t>self.most, <int64_t>(self.n_free * pow(ratio, share)))
 
     cdef void restrict(
-        self, NodeRows rows, int64_t n_rows, Plane* plane, int64_t n
+        self, NodeRows rows, const float* weight, int64_t n_rows, Plane* plane, int64_t n
     ) noexcept nogil:
-        """Set all but the n weights that move the margins of the first n_rows rows most to 0."""
+        """Set all but the n weights that move the margins of the first n_rows rows most to 0.
+
+        weight : IN, of these rows
+        """
         cdef int64_t j, t = 0, m = 0
         cdef float least = 0
         cdef float* w = plane.w
         if self.n_support == self.p:
-            rows.spreads(n_rows, self.spread)
+            rows.spreads(weight, n_rows, self.spread)
         for j in range(self.p):
             if w[j] != 0:
                 self.largest[m] = fabsf(w[j]) * self.spread[j]

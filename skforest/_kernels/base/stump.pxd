@@ -107,7 +107,7 @@ cdef class NodeRows:
     cdef void margins(
         self, const float* w, double bias, const int64_t* at, int64_t n, float* out
     ) noexcept nogil
-    cdef void spreads(self, int64_t n, float* out) noexcept nogil
+    cdef void spreads(self, const float* weight, int64_t n, float* out) noexcept nogil
     cdef void step(
         self, Plane* plane, const int64_t* at, const float* slope, int64_t n, double shift,
         double total, double rate

@@ -264,10 +264,10 @@ cdef class NodeRows:
         skf_margins(self.mean, &zero, 1, w, self.p, &dot)
         skf_rescale(out, n, <float>self.scale, <float>(self.scale * dot + bias))
 
-    cdef void spreads(self, int64_t n, float* out) noexcept nogil:
-        """Root mean squares of the first n rows, without their weights; about 0, if not centred.
+    cdef void spreads(self, const float* weight, int64_t n, float* out) noexcept nogil:
+        """Root of the weighted squares of the first n rows, divided by n; about 0 if not centred.
 
-        out : OUT, p
+        weight : IN, n; out : OUT, p
         """
         cdef int64_t i, j, start = 0, size
         cdef const float* row
@@ -284,7 +284,7 @@ cdef class NodeRows:
                     row = self.blocks.data + self.blocks.at[i]
                 for j in range(self.p):
                     value = row[j] - self.mean[j]
-                    out[j] += value * value
+                    out[j] += weight[start + i] * value * value
             start += size
         for j in range(self.p):
             out[j] = sqrtf(out[j] / n)

@@ -285,7 +285,7 @@ cdef class StumpSplitter(PlaneSplitter):
 
     cdef void limit_weights(self, int64_t n) noexcept nogil:
         """Keep n weights, and compute the margins of all training rows."""
-        self.limit.restrict(self.rows, self.n_train, &self.plane, n)
+        self.limit.restrict(self.rows, self.leaves.weight, self.n_train, &self.plane, n)
         self.measure_plane()
 
     cdef bint limit_at_once(self, Rate* rate) noexcept nogil:

@@ -100,7 +100,7 @@ cdef class Logistic:
                 return False
             if not self.limit.is_reached and i > 1:
                 self.limit.restrict(
-                    self.rows, n, &self.plane, self.limit.after(i - 1, n_epochs)
+                    self.rows, self.weight, n, &self.plane, self.limit.after(i - 1, n_epochs)
                 )
                 self.rows.margins(self.plane.w, self.plane.bias, self.rows.at, n, self.margin)
             self.epoch(rate.value)
