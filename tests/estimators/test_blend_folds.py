@@ -1,9 +1,12 @@
 """Folds, groups and scoring of blends."""
 
+import sys
+
 import numpy as np
 import pytest
 import sklearn
 from blends import classes, classifier, each_kind, folds_of, regressor, targets
+from makers import made, quick_hinge
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
@@ -30,6 +33,7 @@ from skforest import (
 )
 from skforest.blend.members import OwnMember
 from skforest.estimators.prediction import response_of
+from skforest.training import early_stopping
 
 # ------------------------------------------------------------------------ folds, groups, scoring
 
@@ -171,6 +175,29 @@ def test_members_get_the_groups(monkeypatch):
     boosting = ObliqueBoostingClassifier(5, n_bags=1)
     classifier(members=[boosting]).fit(X, y, groups=groups)
     assert seen and all(len(np.unique(group)) == 40 for group in seen)
+
+
+def test_members_hold_out_whole_groups(monkeypatch):
+    X, y = classes(60)
+    groups, seen, drawn = np.arange(60) // 3, {}, early_stopping._drawn
+
+    def recorded(rows, n, random, group):
+        seen.setdefault(sys._getframe(1).f_code.co_name, []).append(group)
+        return drawn(rows, n, random, group)
+
+    monkeypatch.setattr(early_stopping, "_drawn", recorded)
+    early, hinge = {"early_stopping": True}, skforest.RandomHingeForestClassifier
+    trained = skforest.NonGreedyTreeClassifier(n_epochs=1, **early)
+    members = [
+        made(skforest.E2EDecisionForest, 1, greedy_epochs=1, finetune_epochs=1, **early),
+        skforest.CO2ForestClassifier(1, objective="random", max_features=1, refine=trained),
+        quick_hinge(hinge, n_bags=1, max_iter=5, early_stopping=True),
+        quick_hinge(hinge, max_iter=5, early_stopping=False),  # rows for the temperature
+    ]
+    classifier(members=members, cv=2, n_rounds=2).fit(X, y, groups=groups)
+    assert len(seen["validation_mask"]) >= 4 and len(seen["draw_weighted"]) >= 4
+    for group in sum(seen.values(), []):
+        assert group is not None and len(np.unique(group)) > 5
 
 
 class Untrained(DummyClassifier):

@@ -1,6 +1,7 @@
 """Linear functions in oblique boosting: in leaves, and as the start of training."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting_rounds as training_module
+from skforest.training import boosting_trials
 
 
 @pytest.mark.parametrize(
@@ -186,6 +188,33 @@ def test_a_linear_start_is_chosen_where_it_helps():
     assert not quick(ObliqueBoostingRegressor, **options).fit(X, steps).linear_start_
     assert not quick(ObliqueBoostingRegressor, loss="huber").fit(X, linear).linear_start_
     assert not quick(ObliqueBoostingClassifier, **options).fit(X, steps > 2).linear_start_
+
+
+@pytest.mark.parametrize("best", [(False, None), (True, None), (True, 100.0), (False, 1.0)])
+@pytest.mark.parametrize("n_rows, n_parts", [(199, 1), (200, 2), (1000, 2)])
+def test_trials_are_compared_by_the_weighted_scores_of_their_best_rounds(
+    n_rows, n_parts, best, monkeypatch
+):
+    X, y = rows_of(ObliqueBoostingRegressor, 100)
+    weight, masks = np.random.default_rng(0).exponential(size=100), []
+    monkeypatch.setattr(boosting_trials, "TRIAL_ROWS", n_rows)
+
+    def train(rows, settings, weight, held_out, seed, control):
+        assert settings.n_rounds == 7 and not settings.warns
+        assert ((weight > 0) != (held_out > 0)).all()
+        masks.append(tuple(held_out > 0))
+        setting = settings.linear_leaves, settings.linear_start
+        rank = score = 2 if setting == best else int(setting[0] == best[0])
+        if n_parts == 2:  # a plain mean of both halves would prefer the lower rank
+            ratio = weight.sum() / held_out.sum()
+            score = rank - 2 if ratio < 1 else -rank * (1 + ratio) / 2
+        return SimpleNamespace(scores=[score - 1, score, score - 9 * rank])
+
+    monkeypatch.setattr(boosting_trials, "train_rounds", train)
+    model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=7).fit(X, y, weight)
+    assert (model.linear_leaves_, model.linear_start_) == best
+    assert len(set(masks)) == n_parts and len(masks) == 4 * n_parts
+    assert np.sum(list(set(masks))) == (100 if n_parts == 2 else 20)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Losses of oblique boosting: derivatives, outliers, parameters, divergence."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from skforest import (
     TweedieLoss,
     save,
 )
+from skforest.training import boosting as training_module
 from skforest.training.early_stopping import balanced_folds
 from skforest.training.losses import loss_names, make_loss
 
@@ -395,3 +397,30 @@ def test_early_stopping_for_powers_near_the_limits(power):
     model = quick(ObliqueBoostingRegressor, loss=TweedieLoss(power)).fit(X, y)
     assert min(model.n_iter_) > 0
     assert model.score(X, y) > 0.5
+
+
+def test_rows_for_the_calibration(monkeypatch):
+    """Those that bags held out; training rows if at most one bag has held out rows."""
+    monkeypatch.setattr(training_module, "calibration_part", lambda forest, data, weight: weight)
+
+    class Rows(SimpleNamespace):
+        def without_fold(self, member):
+            return Rows(weight=f"without fold {member}", left_out_weight=None)
+
+    def parts(takes_training_rows, unseen, given=None, n_members=2):
+        kind = SimpleNamespace(takes_training_rows=takes_training_rows)
+        method = object.__new__(training_module.BoostingMethod)
+        method.settings = SimpleNamespace(loss=SimpleNamespace(calibration=kind))
+        data = Rows(weight="all rows", left_out_weight=given)
+        records = [{"unseen": one} if one else {} for one in unseen]
+        trained = SimpleNamespace(records=records, members=range(4, 4 + n_members), data=data)
+        return method._calibration_parts(None, trained)
+
+    two = [(9, "second"), (3, "first")]
+    for takes_training_rows in (True, False):
+        assert parts(takes_training_rows, two) == ["first", "second"]
+    assert parts(True, two[:1]) == ["all rows"] and parts(False, two[:1]) == ["second"]
+    assert parts(True, two[:1], n_members=1) == ["without fold 4"]
+    assert parts(True, [None, None]) == ["all rows"] and parts(False, [None, None]) == []
+    assert parts(False, [None], "given rows") == ["given rows"]
+    assert parts(True, [None, None], "given rows") == ["all rows"]

@@ -1,5 +1,7 @@
 """Quantiles of oblique boosting: calibration, several quantiles."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from makers import boosting_rows as rows_of
@@ -14,8 +16,9 @@ from skforest import (
 )
 from skforest.training import boosting as training_module
 from skforest.training.early_stopping import balanced_folds
-from skforest.training.losses.calibration import QuantileShift
-from skforest.training.losses.leaves import QuantileLeaves
+from skforest.training.losses import weighted_quantile
+from skforest.training.losses.calibration import MeanRatio, QuantileShift
+from skforest.training.losses.leaves import HuberLeaves, QuantileLeaves
 
 # ----------------------------------------------------------------------- derivatives and estimates
 
@@ -80,6 +83,53 @@ def test_two_outliers_are_not_the_quantile_of_a_small_leaf():
         sign = np.sign(level - 0.5)
         value = QuantileLeaves(level).value(sign * residual, *options)
         np.testing.assert_allclose(value, sign * 7.7)  # the level 0.7, at 0.7 * 11 rows
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("level", [0.1, 0.4, 0.8])
+def test_values_of_leaves_are_those_of_weighted_rows(level, sign):
+    rng = np.random.default_rng(0)
+    residual = sign * np.sort(rng.exponential(size=40) + 2)[:, None]
+    weight, size = rng.exponential(size=40) ** 2, np.array([100.0])
+
+    def quantile(share):
+        return weighted_quantile(residual, weight, share)
+
+    nearer = max(abs(level - 0.5) - 2 * weight.max() / weight.sum(), 0)
+    ends = np.sort([quantile(level), quantile(0.5 + np.sign(level - 0.5) * nearer)], axis=0)
+    found = QuantileLeaves(level).value(residual, weight, None, size)
+    np.testing.assert_allclose(found, ends[0] if sign > 0 else ends[1], rtol=1e-12)
+    # Far from 0, the limit is the median of the rows between the quantile and 0.
+    limit = quantile(level / 2 if sign > 0 else (1 + level) / 2)
+    found = QuantileLeaves(level).value(residual, weight, None, np.array([0.01]))
+    np.testing.assert_allclose(abs(found), np.minimum(abs(limit), min(abs(ends))), rtol=1e-12)
+    kernel = SimpleNamespace(limit=np.array([0.3]))
+    median = QuantileLeaves(0.5).value(residual, weight, None, size)
+    cut = np.clip(residual - median, -0.3, 0.3)
+    np.testing.assert_allclose(
+        HuberLeaves().value(residual, weight, kernel, size), median + weight @ cut / weight.sum()
+    )
+
+
+def test_calibrations_weigh_their_rows():
+    rng = np.random.default_rng(0)
+    y, weight = rng.exponential(size=(60, 2)) + [1, 5], rng.exponential(size=60) ** 2
+    predicted = y * rng.uniform(0.5, 1, size=(60, 2))
+    parts = [(y[own], predicted[own], weight[own]) for own in (slice(20), slice(20, None))]
+    found = MeanRatio().fit(parts)
+    np.testing.assert_allclose(found.shift, np.log(weight @ y / (weight @ predicted)))
+    assert not found.slope.any()
+    # A half of the shift is in units of the width, the other half of the mean width.
+    levels = np.array([0.8, 0.3])
+    aims = np.stack([predicted[:, 0] + 2, predicted[:, 0] - 1], axis=1)
+    width = 3 * rng.uniform(0.2, 2, size=60)
+    aims[:, 0] = aims[:, 1] + width
+    mean = weight @ width / weight.sum()
+    unit = (width + mean) / 2
+    size = weighted_quantile((y - aims) / unit[:, None], weight, levels)
+    found = QuantileShift(levels).fit([(y, aims, weight)])
+    np.testing.assert_allclose(found.added(aims), unit[:, None] * size)
+    assert (found.low, found.high) == (1, 0)
 
 
 def test_shifts_grow_with_the_width_between_quantiles():

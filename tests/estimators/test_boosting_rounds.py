@@ -1,6 +1,7 @@
 """Training of oblique boosting in rounds: early stopping, stages, groups, fitted models."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from skforest.training import boosting_rounds as training_module
 from skforest.training.boosting import BoostingMethod
 from skforest.training.early_stopping import balanced_folds, draw_held_out
+from skforest.training.threads import Control
 
 # ---------------------------------------------------------------------------------------- training
 
@@ -257,6 +259,67 @@ def test_early_stopping_on_given_rows(cls, n_bags):
     again = clone(model).fit(X[:160], y[:160], X_val=copies[0], y_val=copies[1])
     assert_same_trees(weighted, again)
     assert vars(model).keys() == vars(plain).keys()  # rows and arguments are not kept
+
+
+class Rounds(training_module.BoostingTraining):
+    """Rounds with given validation losses; nothing is trained."""
+
+    def __init__(self, given, **settings):
+        own = {"n_rounds": len(given) - 1, "kept": 1.0, "n_iter_no_change": 3, "warns": False}
+        self.settings, self.given = SimpleNamespace(**own | settings), given
+        self.weight, self.raw, self.train_rows = np.array([1.0, 3.0]), np.zeros((2, 1)), [0, 1]
+        self.held_out_rows, self.control, self.is_late = np.arange(1), Control(), False
+        self.stop, self.known = self.control.stop, training_module.TrainedRounds()
+        self.trees, self.values, self.losses = [], [], []
+
+    def _validation_loss(self):
+        return self.given[len(self.trees)]
+
+    def _training_loss(self, raw):
+        return 2.0
+
+    def _add_round(self, number):
+        self.trees.append(number)
+        self.values.append(number)
+        self.losses.append(8.0)
+
+
+def rounds(given, **settings):
+    """Numbers of rounds that were trained and that are kept, and what was reported."""
+    seen, training = [], Rounds(given, **settings)
+    training._run(lambda *args, **further: seen.append((*args, further)))
+    n_trained = len(training.losses) - 1
+    # Means of all rounds and of the last one.
+    assert training.losses == [2.0] * n_trained + [0.5]
+    assert [n for n, *_, further in seen if "loss" in further] == [*range(n_trained + 1)][1:]
+    return n_trained, len(training.trees), [one for one in seen if "best" in one[-1]]
+
+
+def test_rounds_go_on_as_long_as_a_mean_of_bags_may_improve():
+    falling = [20.0 - n for n in range(11)] + [10.0] * 90
+    assert rounds(falling) == (13, 10, [(13, 13, {"best": 10})])
+    assert rounds(falling, kept=1.5) == (15, 15, [(15, 15, {"best": 10})])
+    assert rounds(falling, kept=1.5, n_iter_no_change=7) == (17, 15, [(17, 17, {"best": 10})])
+    assert rounds(falling[:14]) == (13, 10, [])
+    # Outliers add a constant to all losses.
+    outliers = [1e9 + 50 * 0.8**n for n in range(30)]
+    assert rounds(outliers) == (29, 29, [])
+    still = [1.0, 0.5] + [0.5 - 1e-9 * n for n in range(30)]
+    assert rounds(still) == (4, 1, [(4, 4, {"best": 1})])
+
+
+def test_weights_of_given_rows_change_no_tree():
+    """They only decide how many trees are kept."""
+    X, y = rows_of(ObliqueBoostingRegressor, 200)
+    model = quick(ObliqueBoostingRegressor, n_bags=1, n_iter_no_change=100, linear_leaves=False)
+    given = {"X_val": X[60:], "y_val": y[60:]}
+    plain, weighted = (
+        clone(model).fit(X[:60], y[:60], sample_weight_val=weight, **given).forest_
+        for weight in (None, np.random.default_rng(0).integers(50, 99, 140))
+    )
+    n = min(len(plain), len(weighted))
+    assert n > 3
+    np.testing.assert_array_equal(plain[:n].response(X), weighted[:n].response(X))
 
 
 def test_given_rows_may_be_tables_with_missing_values_and_categories():

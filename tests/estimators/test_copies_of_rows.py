@@ -236,3 +236,30 @@ def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features, monkeypat
     model = estimator.fit(X, y)
     found = model.predict_proba(X)[:, 1] if is_classifier(model) else model.predict(X)
     assert np.sqrt(np.mean((found - truth) ** 2)) < 0.4 * truth.std()
+
+
+def test_rows_that_are_left_out_keep_their_weights():
+    rng = np.random.default_rng(0)
+    X, weight = np.arange(12.0)[:, None], rng.exponential(size=12)
+    data = TrainingSet(X.astype(np.float32), X, weight)
+    for fold in (np.arange(12) % 3 - 1, rng.integers(0, 3, size=(12, 2))):
+        rows = data.with_folds(fold, 2)
+        for member in (0, 1, 4, 5):  # members share folds
+            own = fold == member % 2 if fold.ndim == 1 else fold[:, member % 2] == 2
+            trains = ~own if fold.ndim == 1 else fold[:, member % 2] == 1
+            part = rows.without_fold(member)
+            assert_array_equal(part.weight, np.where(trains, data.weight, 0))
+            assert_array_equal(part.left_out_weight, np.where(own, data.weight, 0))
+    assert data.without_fold(1) is data
+
+
+def test_all_rows_may_be_drawn():
+    X, y = np.arange(20.0)[:, None], np.arange(20.0)
+    models = [
+        ManifoldForestRegressor(3, bootstrap=True, max_samples=n, random_state=0).fit(X, y)
+        for n in (20, 1.0, None)
+    ]
+    for other in models[1:]:
+        assert_array_equal(models[0].predict(X), other.predict(X))
+    with pytest.raises(ValueError, match="max_samples=21 is more than the 20 distinct rows"):
+        models[0].set_params(max_samples=21).fit(X, y)

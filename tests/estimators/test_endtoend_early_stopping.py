@@ -1,4 +1,4 @@
-"""Early stopping of end-to-end trees."""
+"""Early stopping of end-to-end trees; draws of held-out rows for all methods."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,13 @@ from skforest import E2EDecisionForest, E2EDecisionForestRegressor, E2EProcedure
 from skforest.forest.statistics import recount
 from skforest.table.training_set import TrainingSet
 from skforest.training import endtoend as training
-from skforest.training.early_stopping import EarlyStopping, validation_mask
+from skforest.training.early_stopping import (
+    EarlyStopping,
+    balanced_folds,
+    draw_held_out,
+    draw_weighted,
+    validation_mask,
+)
 from skforest.training.endtoend import Annealing
 
 CLASSES = [E2EDecisionForest, E2EDecisionForestRegressor]
@@ -145,6 +151,35 @@ def test_one_steepness_holds_for_all_trees():
         np.testing.assert_allclose(scaled[1], factor * threshold)
 
 
+def test_the_best_epoch_has_the_steepness_of_its_end(monkeypatch):
+    X, y = data(E2EDecisionForest, 120)
+    rescaled, seen = Annealing.at_final_steepness, []
+
+    def recorded(annealing, W, threshold, n_epochs):
+        seen.append(n_epochs)
+        return rescaled(annealing, W, threshold, n_epochs)
+
+    monkeypatch.setattr(Annealing, "at_final_steepness", recorded)
+    own = {"greedy_epochs": 1, "finetune_epochs": 4, "early_stopping": True, "random_state": 0}
+    made(E2EDecisionForest, 1, max_depth=2, n_iter_no_change=9, **own).fit(X, y)
+    assert seen == [1, 2, 3, 4]
+
+
+def test_rates_and_steepness_of_epochs():
+    own = {"greedy_epochs": 3, "finetune_epochs": 4, "learning_rate": 0.8, "batch_size": 9}
+    annealing = Annealing(**own, steepness=1.0, steepness_step=0.25)
+    middles = (np.arange(4) + 0.5) / 4
+    np.testing.assert_allclose(annealing.rates(), 0.4 * (1 + np.cos(np.pi * middles)))
+    assert (annealing.grown, annealing.final) == (1.75, 2.75)
+    W = np.ones((2, 3), dtype=np.float32)
+    for n_epochs, factor in ((0, 1.75 / 2.75), (2, 2.25 / 2.75), (4, 1.0)):
+        found = annealing.at_final_steepness(W, 2 * W[:, 0], n_epochs)
+        np.testing.assert_allclose(found[0], factor * W, rtol=1e-6)
+        np.testing.assert_allclose(found[1], 2 * factor, rtol=1e-6)
+    constant = Annealing(**own, steepness=1.0, steepness_step=0.25, schedule="constant")
+    assert constant.rates().tolist() == [0.8] * 4
+
+
 def test_epochs_without_progress_are_counted():
     stopping = EarlyStopping(np.array([False, True]), 2)
     assert stopping.rows.tolist() == [1]
@@ -152,3 +187,54 @@ def test_epochs_without_progress_are_counted():
     stops = [stopping.should_stop(loss, number) for number, loss in enumerate(losses)]
     assert stops == [False, False, False, False, False, True]
     assert stopping.best == 4 and stopping.scores[:3] == [-3.0, -2.0, -2.0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shares_are_of_the_rows_with_weight_and_groups_stay_whole(seed):
+    rng = np.random.default_rng(seed)
+    group, weight = rng.integers(0, 9, size=50), rng.integers(0, 3, size=50).astype(float)
+    n = np.count_nonzero(weight)
+    for fraction in (0.001, 0.13, 0.3, 0.6):
+        up, near = int(np.ceil(fraction * n)), max(1, round(fraction * n))
+        draws = (up, draw_weighted, np.random.RandomState(seed)), (near, validation_mask, seed)
+        for wanted, draw, source in draws:
+            given = (weight, fraction) if draw is draw_weighted else (fraction, weight)
+            mask = draw(*given, source, None)
+            assert mask.sum() == wanted and weight[mask].all()
+            mask = draw(*given, source, group)
+            assert weight[mask].all() and mask[np.isin(group, group[mask]) & (weight > 0)].all()
+            # The last group that was drawn was still needed.
+            assert wanted <= mask.sum() < wanted + np.bincount(group[mask]).max()
+    least = np.where(np.arange(50) < 2, weight + 1, weight)
+    held_out = draw_held_out(least, 0.3, seed, group)
+    np.testing.assert_array_equal(held_out[held_out > 0], least[held_out > 0])
+    # One group at least is trained on.
+    two = np.repeat([0, 1], [4, 6])
+    for mask in (
+        validation_mask(0.9, np.ones(10), seed, two),
+        draw_weighted(np.ones(10), 0.9, np.random.RandomState(seed), two),
+        draw_held_out(np.ones(10), 0.9, seed, two) > 0,
+    ):
+        assert mask.sum() in (4, 6)
+
+
+def test_large_groups_are_put_into_the_emptiest_folds_first():
+    group = np.repeat(np.arange(5), [3, 5, 3, 4, 3])
+    for seed in range(5):
+        fold = balanced_folds(np.zeros(18), 2, seed, group)
+        assert sorted(np.bincount(fold)) == [8, 10]  # 5 + 3, and 4 + 3 + 3
+        assert all(len(set(fold[group == k])) == 1 for k in range(5))
+
+
+def test_the_best_epoch_is_reported_and_counts_from_1():
+    seen, stopping = [], EarlyStopping(np.array([True]), 2)
+
+    def report(*given, **further):
+        seen.append((*given, further))
+
+    losses = [3.0, 2.0, 2.5, 2.25]
+    ends = [stopping.ends(loss, None, report, n, 9) for n, loss in enumerate(losses, 1)]
+    assert ends == [False, False, False, True]
+    assert seen == [(n, 9, {"loss": loss}) for n, loss in enumerate(losses, 1)] + [
+        (4, 4, {"best": 2})
+    ]

@@ -1,18 +1,23 @@
 """Training of every estimator: bootstrap samples, warm starts, limits of time."""
 
+import pickle
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from makers import N_ROWS as N
-from makers import assert_same_trees, changed, response, targets, task
+from makers import assert_same_trees, changed, response, targets, task, training_rows
 from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import r2_score
 
-from skforest import ManifoldForestRegressor
+from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest.forest.statistics import recount
 from skforest.table.matrix import scaled
 from skforest.table.training_set import TrainingSet
+from skforest.training import threads
+from skforest.training.method import Sampling
 
 # ------------------------------------------------------------------- bootstrap, out of bag, growth
 
@@ -376,3 +381,74 @@ def test_the_trees_that_a_limit_left_out_are_added_later():
         model.set_params(time_limit=1e-9).fit(X, y)
     whole = clone(model).set_params(time_limit=None).fit(X, y)
     assert_same_trees(model.set_params(time_limit=None).fit(X, y), whole)
+
+
+class Clock:
+    """A false clock of one process."""
+
+    now, wall = 100.0, 5000.0
+
+    def perf_counter(self):
+        return self.now
+
+    def time(self):
+        return self.wall
+
+
+def test_limits_of_time_by_a_clock_of_their_own(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(threads, "time", clock)
+    limit = threads.TimeLimit.of(10.0, 98.0)
+    assert limit.left() == 8 and limit.part(0.25).left() == 2
+    sooner = threads.TimeLimit.of(10.0, 95.0)
+    assert threads.earlier(limit, sooner) is threads.earlier(sooner, limit) is sooner
+    assert threads.earlier(None, limit) is threads.earlier(limit, None) is limit
+    # The clock of another process has another zero.
+    stored = pickle.dumps(limit)
+    clock.now, clock.wall = 7.0, 5003.0
+    assert pickle.loads(stored).left() == pytest.approx(5)
+    # The member that took longest says whether there is time for another one.
+    clock.now, limit.at_least = 98.0, 1
+    seconds = {0: 4.0, 1: 1.0, 2: 2.0, 3: 1.0}
+
+    def train(member, control):
+        clock.now += seconds[member]
+        return member
+
+    train = threads.until_late(train, range(4), limit)
+    assert [train(member, None) for member in range(4)] == [0, 1, 2, None]
+    records = [{"ended": (7, 9, "round")}, {"ended": (3, 9, "round")}, {}]
+    assert limit.report(3, 4, "bag", records) == (
+        "time_limit=10: 3 of 4 bags, 3 of 9 rounds of a bag"
+    )
+    limit.least, clock.now = 0.5, 104.0
+    limit.check(8.0)
+    with pytest.raises(threads.NotInTime):
+        limit.check(8.1)
+
+
+def test_every_output_is_balanced_by_the_rows_that_were_drawn():
+    rng = np.random.default_rng(0)
+    codes = np.stack([rng.choice([0, 2], 50, p=[0.8, 0.2]), rng.integers(0, 2, 50)], axis=1)
+    weight = rng.exponential(size=50)  # as they are drawn without a bootstrap
+    data = SimpleNamespace(y=codes.astype(float), weight=weight, sample=lambda found: found)
+    expected = weight
+    for column, n_present in zip(codes.T, (2, 2)):  # no row has class 1 of the first output
+        total = np.bincount(column, weight)
+        expected = expected * weight.sum() / (n_present * total[column])
+    np.testing.assert_allclose(Sampling(balanced=(3, 2)).sample(data, 0), expected)
+
+
+@pytest.mark.parametrize("cls", [ManifoldForestClassifier, ManifoldForestRegressor])
+def test_gains_and_weights_of_nodes_are_those_of_all_rows(cls):
+    model = cls(1, bootstrap=False, min_weight_fraction_leaf=0.08, random_state=0)
+    X, y = task(model)
+    weight = 50 * np.random.default_rng(0).exponential(size=N)
+    forest = model.fit(X, y, weight).forest_
+    data = training_rows(model, X, y, weight)
+    counted = recount(forest, data, model._criterion)
+    np.testing.assert_allclose(forest.node_weight, counted.node_weight)
+    np.testing.assert_allclose(forest.gain, counted.gain, rtol=1e-4, atol=1e-5 * forest.gain[0])
+    leaves = forest.node_weight[forest.child < 0]
+    assert 0.08 * data.weight.sum() <= leaves.min() < 0.3 * data.weight.sum()
+    assert len(leaves) > 4

@@ -1,6 +1,7 @@
 """Random hinge forests: losses against their definition, losses of the user, calibration."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -20,8 +21,8 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
-from skforest.training import losses
-from skforest.training.hinge import calibrated_baseline
+from skforest.training import hinge, losses
+from skforest.training.hinge import HingeMethod, calibrated_baseline, found_temperature
 from skforest.training.losses import registry, weighted_quantile
 from skforest.training.losses.scales import QuantileScale
 
@@ -446,3 +447,33 @@ def test_weighted_quantiles(quantile):
     weight = np.repeat([0.0, 2.0], 15)
     found = weighted_quantile(values, weight, quantile)
     np.testing.assert_allclose(found, weighted_quantile(values[15:], weight[15:], quantile))
+
+
+def test_the_temperature_of_all_bags_is_a_power_of_that_of_one(monkeypatch):
+    rng, seen = np.random.default_rng(0), []
+    weight, target = rng.exponential(size=9) * (np.arange(9) % 2), rng.integers(0, 3, 9)
+    data = SimpleNamespace(left_out_weight=weight, target=target, X=np.arange(9.0))
+    monkeypatch.setattr(hinge, "responses", lambda bag, X: X)
+    monkeypatch.setattr(hinge, "flattening_temperature", lambda *given: seen.append(given) or 3.0)
+    assert found_temperature(None, data) == pytest.approx(3**0.7)
+    for found, expected in zip(seen[0], (data.X, target, weight)):
+        np.testing.assert_array_equal(found, expected[1::2])
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_emphasis_is_a_power_of_importances_whose_mean_is_1(power, monkeypatch):
+    importances = np.array([0.7, 0.2, 0.1, 1e-9, 0.0])
+    monkeypatch.setattr(hinge, "quick_importances", lambda data, seed: importances)
+    monkeypatch.setattr(hinge, "for_squared_errors", lambda data, scale: data)
+    how = SimpleNamespace(receptive_fields=None, importance_power=power, has_unit_weights=True)
+    method = HingeMethod(how, None, None, SimpleNamespace(scale=None), 0)
+    data = SimpleNamespace(X=np.zeros((4, 5)), weight=np.array([1.0, 0, 2, 1]))
+    expected = np.maximum((5 * importances) ** power, 1e-3)
+    np.testing.assert_allclose(method.emphasis(data), expected)
+    seen = []
+    monkeypatch.setattr(hinge.HingeInput, "of_table", lambda *given: seen.append(given[-1]))
+    for n_rows in (300, 500):
+        wide = SimpleNamespace(X=np.zeros((2, 900)), weight=np.ones(n_rows))
+        for is_stream in (False, True):
+            method.input(wide, None, is_stream)
+    assert seen == [384, 900, 500, 900]  # columns that inner products read

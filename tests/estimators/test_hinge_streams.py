@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,9 @@ from makers import quick_hinge as quick
 
 from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest.training.hinge_bag import HingeTraining
+from skforest.training.hinge_input import HingeInput
+from skforest.training.hinge_stream import HingeStream
+from skforest.training.losses import TargetUnits, make_loss
 
 BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
 
@@ -243,3 +247,28 @@ def test_a_stream_has_the_levels_of_its_first_rows_and_names_columns_of_others()
     assert model.score(X, y) > 0.9
     with pytest.warns(UserWarning, match="column 'c' of X are levels that the first 50 rows"):
         model.partial_fit(X.assign(c="z"), y)
+
+
+def test_far_columns_are_most_of_their_values_many_units_away():
+    X = np.array([[50, 2, 2, 2]] * 5 + [[50, 2, 2, 0]] * 5, dtype=np.float32)
+    unit, fields = np.array([10, 0.1, 0.1, 0.1]), np.arange(4, dtype=np.int32)[None]
+    deviation = np.array([1, 1, 0, 1], dtype=np.float32)  # the third is constant
+    source = HingeInput(X, np.zeros(4), unit, np.ones(4), deviation, fields)
+    assert source.far_features().tolist() == [False, True, False, False]
+
+
+def test_units_of_targets_follow_a_stream_that_is_far_from_them():
+    """Old units are 2; deviations of the last rows are 3, 8, 0.5 and 3."""
+    signs = np.where(np.arange(40) % 2, 1.0, -1.0)[:, None]
+    y = signs * [3, 8, 0.5, 3] + [101.5, 100, 100.3, 102.5]
+    window = SimpleNamespace(y=y, weight=np.ones(40))
+    units = TargetUnits(np.full(4, 100.0), 4.0, np.full(4, 0.5))
+    bag = SimpleNamespace(
+        trainer=SimpleNamespace(respond=lambda table: np.zeros((40, 4))),
+        window_table=lambda window: None,
+    )
+    new, factor = HingeStream(units=units).new_units(make_loss("squared_error", 4), window, [bag])
+    np.testing.assert_allclose(new.response, [2, 8, 0.5, 2])
+    # Responses in new units are the same if the unit is larger, and smaller with a smaller unit.
+    np.testing.assert_allclose(factor, [1, 0.25, 1, 1])
+    np.testing.assert_allclose(new.baseline, [100, 100, 100, 102.5])

@@ -20,7 +20,12 @@ from skforest import (
     NonGreedyTreeRegressor,
 )
 from skforest.training.losses import make_loss
-from skforest.training.user_leaves import UserLeaves, UserTreeLeaves
+from skforest.training.user_leaves import (
+    UserLeaves,
+    UserTarget,
+    UserTreeLeaves,
+    fitted_constants,
+)
 
 FOREST = {
     "n_estimators": 3,
@@ -286,6 +291,62 @@ def test_a_loss_without_curvature_is_minimised(model, real):
     X, y, X_test, y_test = real
     found = own(model, Absolute()).fit(X, y).predict(X_test)
     assert np.abs(found - y_test).mean() < 0.75 * np.abs(np.median(y) - y_test).mean()
+
+
+def test_constants_are_pulled_towards_the_prior():
+    """For the squared error, they are weighted means of the rows and of the prior."""
+    rng = np.random.default_rng(0)
+    loss = make_loss(OwnSquaredError(), 2).new_kernel()
+    y, weight = rng.normal(size=(30, 2)) + [5, -5], rng.exponential(size=30) ** 2
+    group, prior, strength = np.arange(30) % 3, np.array([1.0, 2.0]), np.array([4.0, 40.0])
+    start = np.tile([3.0, 3.0], (4, 1))  # the last group has no rows
+    found = fitted_constants(loss, y, weight, group, start, prior, strength, 3)
+    total = np.bincount(group, weight, 4)[:, None]
+    sums = np.array([weight[group == k] @ y[group == k] for k in range(4)])
+    np.testing.assert_allclose(found, (sums + strength * prior) / (total + strength))
+
+
+def test_slopes_of_a_loss_have_the_units_of_the_response():
+    kernel, rng = make_loss(OwnPoisson(), 2).new_kernel(), np.random.default_rng(0)
+    kernel.set_units(SimpleNamespace(baseline=np.array([0.5, -1.0]), response=np.array([0.1, 3])))
+    raw, y = rng.normal(size=(5, 2)), rng.poisson(2.0, size=(5, 2)).astype(float)
+    loss, slope = kernel.evaluate(raw, y)
+    np.testing.assert_allclose(loss, kernel.losses(raw, y))
+    for k, step in enumerate(1e-6 * np.eye(2)):
+        found = (kernel.losses(raw + step, y) - kernel.losses(raw - step, y)) / 2e-6
+        np.testing.assert_allclose(slope[:, k], found, rtol=1e-5)
+
+
+def test_second_derivatives_below_0_are_refused():
+    class Bent(OwnSquaredError):
+        def gradient_hessian(self, y, raw):
+            return raw - y, np.where(y > 0, 0.0, -1e-3)
+
+    kernel, y = make_loss(Bent(), 1).new_kernel(), np.array([[1.0], [-1.0]])
+    assert kernel.derivatives(y[:1], y[:1])[1] == 0
+    with pytest.raises(ValueError, match="second derivative of -0.001; 0 or more is needed"):
+        kernel.derivatives(y, y)
+
+
+class Steep(OwnSquaredError):
+    """The squared error, much steeper for targets above 1."""
+
+    def loss(self, y, raw):
+        return np.where(y > 1, 9.0, 1.0) * (raw - y) ** 2 / 2
+
+    def gradient_hessian(self, y, raw):
+        factor = np.where(y > 1, 9.0, 1.0)
+        return factor * (raw - y), factor
+
+
+def test_units_of_a_loss_are_those_of_weighted_rows():
+    y, weight = np.array([[0.0], [1.0], [3.0]]), np.array([5.0, 1.0, 2.0])
+    target = UserTarget(make_loss(Steep(), 1).new_kernel(), y, weight, False)
+    mean = weight @ y[:, 0] / 8
+    np.testing.assert_allclose(target.prior, mean)
+    np.testing.assert_allclose(target.curve, (5 + 1 + 2 * 9) / 8)
+    saved = np.array([1, 1, 9]) * (y[:, 0] - mean) ** 2 / 2
+    assert target.unit == pytest.approx(8 / (weight @ saved))
 
 
 @pytest.mark.parametrize("name", ["co2", "nongreedy", "refined"])

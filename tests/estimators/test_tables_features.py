@@ -317,3 +317,27 @@ def test_a_number_of_features_alone_takes_no_memory():
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("n_first, expected", [(12, 0.5), (19, 0.5), (20, 0.5), (21, 0.7)])
+def test_unknown_levels_count_as_a_level_with_two_thirds_of_the_rows(n_first, expected):
+    frame = pd.DataFrame({"c": ["a"] * n_first + ["b"] * (30 - n_first), "x": np.arange(30.0)})
+    model = ManifoldForestClassifier(2, random_state=0).fit(frame, np.arange(30) >= n_first)
+    feature_map = model.forest_.feature_map
+    rows = feature_map.transform(feature_map.coded(pd.DataFrame({"c": ["z"], "x": [1.0]})))
+    is_level = feature_map.kind == LEVEL
+    np.testing.assert_allclose(np.sort(rows[0, is_level])[-1], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("has_missing", [False, True])
+@pytest.mark.parametrize("n", [2, 3, 9, 10, 11])
+def test_few_levels_have_indicators_and_many_a_mean_of_the_target(n, has_missing, every_feature):
+    frame = pd.DataFrame({"c": [f"l{i % n:02d}" for i in range(66)], "x": np.arange(66.0)})
+    if has_missing:
+        frame.loc[60:, "c"] = None
+    model = ManifoldForestClassifier(1, random_state=0).fit(frame, np.arange(66) % 2)
+    kind = model.forest_.feature_map.kind
+    n_entries = n + has_missing
+    n_indicators = n_entries if n_entries <= 10 else int(has_missing)
+    assert (kind == LEVEL).sum() == n_indicators
+    assert (kind == CODE).sum() == (n > 2) and (kind == TARGET).sum() == (n_entries > 10)

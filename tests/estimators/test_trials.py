@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from makers import made
+from makers import made, training_rows
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_friedman1
 
@@ -15,7 +15,9 @@ from skforest import (
     CO2Procedure,
     E2EDecisionForest,
     E2EDecisionForestRegressor,
+    ManifoldForestRegressor,
 )
+from skforest.training import trials
 
 CHOSEN = ("objective_", "bootstrap_", "max_features_", "holdout_")
 FREE = ("co2", False, "sqrt", 0.0)
@@ -190,3 +192,26 @@ def test_features_of_end_to_end_trees_stay_with_warm_starts_and_threads():
     model.set_params(n_estimators=4).fit(X, y)
     assert model.max_features_ == more.max_features_
     np.testing.assert_array_equal(model.predict_proba(X), more.predict_proba(X))
+
+
+@pytest.mark.parametrize("n, n_train, n_test", [(30, 20, 10), (90, 60, 30), (500, 100, 100)])
+def test_forests_are_compared_on_rows_that_they_do_not_know(n, n_train, n_test, monkeypatch):
+    monkeypatch.setattr(trials, "MAX_ROWS", 100)
+    X = np.random.default_rng(0).permutation(n + 5)[:, None]
+    weight = np.append(np.arange(n) % 3 + 1.0, np.zeros(5))
+    data = training_rows(ManifoldForestRegressor(), X, X[:, 0], weight)
+    train, test = trials._split(data, 3)
+    assert (len(train), len(test)) == (n_train, n_test)
+    rows = np.concatenate([train.X[:, 0], test.X[:, 0]])
+    assert len(np.unique(rows)) == n_train + n_test
+    order = np.argsort(X[:, 0])
+    for part in (train, test):
+        np.testing.assert_array_equal(part.weight, weight[order][part.X[:, 0].astype(int)])
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 7])
+def test_importances_of_few_features(n_features):
+    X = np.random.default_rng(0).normal(size=(60, n_features))
+    data = training_rows(ManifoldForestRegressor(), X, X[:, -1])
+    found = trials.quick_importances(data, 0)
+    assert found.sum() == pytest.approx(1) and found[-1] > 0.7

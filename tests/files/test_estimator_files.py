@@ -109,8 +109,8 @@ def test_saving_an_unfitted_estimator(estimator, tmp_path):
 class Stream(io.RawIOBase):
     """A file that is read or written from start to end only, a few bytes at a time."""
 
-    def __init__(self, content=b""):
-        self.content, self.written = io.BytesIO(content), b""
+    def __init__(self, content=b"", most=1000):
+        self.content, self.written, self.most = io.BytesIO(content), b"", most
 
     def readable(self):
         return True
@@ -119,13 +119,21 @@ class Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        part = self.content.read(min(len(buffer), 1000))
+        part = self.content.read(min(len(buffer), self.most))
         buffer[: len(part)] = part
         return len(part)
 
     def write(self, part):
         self.written += bytes(part)
         return len(part)
+
+
+@pytest.mark.parametrize("most", [1, 3, 8, 1000])
+def test_no_more_is_read_of_a_stream_that_is_no_archive(most):
+    stream = Stream(b"PK\x03" + bytes(10_000), most)
+    with pytest.raises(ValueError, match="is not a saved forest"):
+        skforest.load(stream)
+    assert stream.content.tell() == 8
 
 
 def saved_in_files(write, read, folder):

@@ -506,3 +506,19 @@ def damage_arrays(seed, n):
 @pytest.mark.parametrize("seed, n", [(0, 150), pytest.param(1, 4_000, marks=pytest.mark.slow)])
 def test_randomly_damaged_arrays_are_refused_or_harmless(seed, n):
     assert damage_arrays(seed, n) > 0.4 * n  # some arrays are empty in these forests
+
+
+@pytest.mark.parametrize(
+    "child, message",
+    [
+        ([-1, 1, -2], "child of node 1 of tree 0 comes before it, or is the node itself"),
+        ([-1, -2, 1], "child of node 2 of tree 0 comes before it, or is the node itself"),
+        ([0, -1, -2], "child of node 0 of tree 0 comes before it, or is the node itself"),
+        ([2, -1, -2], "child of node 0 of tree 0 is out of range"),
+    ],
+)
+def test_no_node_is_its_own_child_or_before_its_parent(child, message):
+    arrays = {"tree_start": [0, 3], "child": child, "threshold": [0.0], "direction": [0]}
+    arrays["value"] = [0.0, 1.0]
+    with pytest.raises(ValueError, match=message):
+        Forest(arrays, n_features=1, n_outputs=1, task="regression")

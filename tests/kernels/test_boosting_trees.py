@@ -1,5 +1,7 @@
 """Trees of oblique boosting: splits against their definition, depth, constraints."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import oracles
 import pytest
@@ -10,10 +12,13 @@ from makers import assert_same_trees, fixed
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from scipy import sparse
+from skforest._kernels.search.projection import draw
 from sklearn.base import clone
 
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting_trials
+from skforest.training.boosting_rows import BoostingRows
+from skforest.training.constraints import read_groups
 
 # -------------------------------------------------------------------------------- splits and depth
 
@@ -104,6 +109,12 @@ def test_boxes_are_split_where_they_gain_more(n_outputs, feature_shape):
             )
     # Sums, and differences of them; a sum of one feature is no direction.
     assert kinds == {(True, False), (True, True), (False, True)}
+
+
+def test_sides_of_boxes_are_at_most_a_power_of_the_axis():
+    sampler = BoostingRows._box_sampler(SimpleNamespace(feature_shape=(8, 27, 10, 1)))
+    sizes = np.array([one["size"] for one in draw(sampler, 0, 2000) if "size" in one])
+    assert sizes.max(axis=0).tolist() == [4, 9, 5, 1]  # the power 2 / 3, rounded up
 
 
 def test_sums_of_neighbours_are_found():
@@ -475,3 +486,11 @@ def test_interactions_of_a_data_frame(tmp_path):
     for wrong in ([{"q"}], [{3}], [{-1}], [1, 2], ["c"], [[0.5]], ("c", "x")):
         with pytest.raises(ValueError, match="interaction_cst="):
             clone(by_name).set_params(interaction_cst=wrong).fit(frame, y)
+
+
+def test_columns_in_no_group_are_a_group():
+    names = ["a", "b", "c", "d"]
+    groups = [[1, 0, 1, 0], [0, 0, 1, 0], [0, 1, 0, 1]]
+    for each in ([{0, "c"}, [2]], [("a", 2), {"c"}], [["a", "c"], ["c"], ["d", "b"]]):
+        np.testing.assert_array_equal(read_groups(each, names), np.array(groups, dtype=bool))
+    assert [read_groups(x, names) for x in ("pairwise", "no_interactions", None)] == [2, 1, None]

@@ -1,6 +1,7 @@
 """Whole trees taken apart and put together: every function against its definition."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import forests
 import numpy as np
@@ -11,8 +12,14 @@ from hypothesis import strategies as st
 from makers import fixed
 
 from skforest import Forest
-from skforest.forest.edit import prune, repack, unpack
-from skforest.forest.statistics import SHARE_UNITS, exact_shares, reached_nodes, recount
+from skforest.forest.edit import _rounded_to_half, prune, repack, unpack
+from skforest.forest.statistics import (
+    SHARE_UNITS,
+    exact_shares,
+    reached_nodes,
+    recount,
+    within_targets,
+)
 
 
 def tree(rng, shape=(3, 4), n_splits=6, **options):
@@ -263,3 +270,38 @@ def test_shares_of_classes_add_up_to_1(seed):
         assert is_close[now.argmax()]
         if (before[is_close] == before.max()).all():  # of equal ones, the first
             assert now.argmax() == before.argmax()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_values_plus_the_baseline_stay_within_the_targets_of_positive_weight(seed):
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(9, 2)) * 10.0 ** rng.integers(-3, 7, size=2)
+    weight = np.where(np.arange(9) % 3 == 0, 0.0, rng.random(9))
+    data = SimpleNamespace(y=y, weight=weight, baseline=weight @ y / weight.sum())
+    value = np.array([y.min(axis=0), 3 * y.max(axis=0)] * 2) * 3 - data.baseline
+    found = within_targets(value.astype(np.float32).ravel(), data).reshape(-1, 2)
+    assert found.dtype == np.float32
+    used = y[weight > 0]
+    predicted = found + data.baseline
+    assert (predicted >= used.min(axis=0)).all() and (predicted <= used.max(axis=0)).all()
+    far = np.array([np.full(2, -1e30), np.full(2, 1e30)], dtype=np.float32)
+    ends = within_targets(far.ravel(), data).reshape(2, 2) + data.baseline
+    far_off = np.abs(ends - [used.min(axis=0), used.max(axis=0)])
+    assert (far_off <= 1e-6 * np.ptp(used, axis=0)).all()
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_only_hard_splits_and_very_long_ones_change_their_length_in_half_precision(hard):
+    lengths = np.array([2.0**-20, 0.01, 0.5, 100, 2.0**15, 2.0**20], dtype=np.float32)
+    rows = np.array([[0.5, -0.75, 0.875]], dtype=np.float32) * lengths[:, None]
+    chosen = np.array([True, True, True, True, True, True])
+    W, threshold = _rounded_to_half(rows, lengths, chosen, hard)
+    np.testing.assert_array_equal(W, W.astype(np.float16))
+    factor = threshold / lengths
+    np.testing.assert_allclose(W[1:], (rows * factor[:, None])[1:], rtol=1e-3)
+    largest = np.abs(W).max(axis=1)
+    assert (factor[2:4] == 1).all() and (factor[5:] < 1).all() and (largest < 2**15).all()
+    if hard:
+        assert ((0.5 <= largest[:2]) & (largest[:2] < 1)).all()
+    else:
+        assert (factor[:4] == 1).all()

@@ -1,9 +1,11 @@
 """Whole trees, against scikit-learn's and against what must hold for any tree."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import oracles
 import pytest
-from forests import grow
+from forests import grow, make_training_set
 from skforest._kernels.search.projection import BoxSampler, SparseSampler
 from sklearn.datasets import (
     load_breast_cancer,
@@ -14,6 +16,8 @@ from sklearn.datasets import (
     make_friedman1,
 )
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from skforest.training.growing import GrowingMethod
 
 
 def digits():
@@ -415,3 +419,27 @@ def test_a_stop_flag_ends_growth():
     tree = grow(X, target, stop=True)
     assert tree.n_nodes == 1
     np.testing.assert_allclose(tree.response(X[:1])[0], np.bincount(target) / len(X), rtol=1e-6)
+
+
+class Plain(GrowingMethod):
+    """Only its options are read."""
+
+    splitter = directions_metadata = None
+
+
+@pytest.mark.parametrize(
+    "split, leaf, expected",
+    [(0.9, 0.3, (5, 2)), (0.5, 0.3, (4, 2)), (0.1, 0.1, (2, 1)), (7, 3, (7, 3))],
+)
+def test_shares_are_of_the_rows_and_weights_of_a_sample(split, leaf, expected):
+    sample = make_training_set(np.zeros((7, 3)), np.zeros(7), [0, 0, 3.5, 1, 1, 0.5, 2])
+    settings = {"min_samples_split": split, "min_samples_leaf": leaf, "max_features": 2}
+    settings |= {"min_weight_fraction_leaf": 0.25, "max_bins": 8, "exact": False}
+    for most, searched in ((None, 5), (4, 4), (6, 5)):
+        own = SimpleNamespace(**settings, max_search_samples=most)
+        method = Plain(own, SimpleNamespace(criterion="gini"))
+        assert method.min_samples(sample) == expected
+        options = method.search_options(sample)
+        assert options["min_weight_leaf"] == 2 and options["max_search_samples"] == searched
+        assert options["min_samples_leaf"] == expected[1]
+        assert method.search_options(sample, exact=True)["max_search_samples"] == 5

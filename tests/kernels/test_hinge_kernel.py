@@ -344,6 +344,37 @@ def test_initial_weights_have_a_variance_of_one_or_one_over_their_number(has_uni
     assert variance == pytest.approx(1 if has_unit_weights else 1 / 400, rel=0.05)
 
 
+def test_columns_that_are_features_themselves_have_their_emphasis():
+    how, fields = settings(n_linear=2, identity=True), np.arange(5, dtype=np.int32)[None]
+    emphasis = np.array([0.5, 2.0, 1.0, 3.0, 0.1])
+    arrays = new_arrays(how, fields, 3, emphasis, np.random.RandomState(0))
+    first = arrays["direction"].shape[1]
+    np.testing.assert_allclose(arrays["variance"][first : first + 5], emphasis**2)
+    assert (arrays["variance"][:first] == 1).all()
+    # At most a quarter of the tests are of columns if there are other features.
+    for n_linear, share in ((2, 0.25), (45, 0.1), (0, 1.0)):
+        how = settings(n_linear=n_linear, identity=True, n_trees=900)
+        tests = new_arrays(how, fields, 3, emphasis, np.random.RandomState(0))["tests"]
+        first = padded(n_linear)
+        assert (tests[:, :, 1] >= first).mean() == pytest.approx(share, abs=0.03)
+
+
+def test_a_schedule_that_is_cut_ends_with_its_last_rate():
+    training = object.__new__(HingeTraining)
+    training.settings = settings(n_steps=200, schedule="cosine", learning_rate=2.0)
+    training.end, training.bend, training.n_done = 200, (0, 0.0), 0
+    whole = 1 + np.cos(np.pi * np.arange(200) / 200)
+    np.testing.assert_allclose(training._rates(np.arange(200)), whole)
+    training.n_done = 50
+    training._end_in(75)
+    cut = training._rates(np.arange(50, 125))
+    np.testing.assert_allclose(cut, whole[50::2], rtol=1e-9)  # twice as fast from here
+    training.n_done, training.loss_curve, training.validation_scores = 125, [], []
+    assert training.record["ended"] == (125, 200, "step")
+    training._end_in(500)
+    assert training.end == 200 and "ended" not in training.record
+
+
 # ---------------------------------------------------------------------------------- packed forests
 
 

@@ -1,5 +1,7 @@
 """Non-greedy trees: inference and steps of the kernel against plain definitions."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import oracles
 import pytest
@@ -10,7 +12,9 @@ from makers import fixed
 from skforest._kernels.nongreedy.trainer import JointTrainer
 
 from skforest.forest.edit import DenseTree
-from skforest.training.joint import JointSettings
+from skforest.training import joint
+from skforest.training.early_stopping import EarlyStopping
+from skforest.training.joint import JointSettings, _Training
 
 
 def full_tree(depth):
@@ -255,6 +259,64 @@ def test_no_row_trains_that_has_no_weight():
     for rate in (0.3, 0.1):
         assert one.epoch(rate) == two.epoch(rate)
     np.testing.assert_array_equal(one.planes()[0], two.planes()[0])
+
+
+def test_stable_assignments_are_renewed_when_the_bound_hardly_decreases():
+    bounds, renewed, rates = [10.0, 9.0, 8.95, 8.0, 7.95, 7.94], [], []
+    training = object.__new__(_Training)
+
+    class Trainer:
+        def epoch(self, rate):
+            rates.append(rate)
+            return bounds[len(rates) - 1]
+
+        def assign(self):
+            renewed.append(len(rates))
+
+    training.settings = JointSettings(stable=True, n_epochs=6, learning_rate=0.6)
+    training.trainer, training.stop, training.loss_curve = Trainer(), np.zeros(1), []
+    training.lists_all_classes, training.stopping = True, EarlyStopping(np.zeros(9, bool), 5)
+    training.run()
+    # After a renewal, the next bound is compared with none.
+    assert renewed == [3, 5] and training.loss_curve == bounds
+    np.testing.assert_allclose(rates, [0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_a_tenth_of_the_gain_over_a_constant_must_be_kept(scale, monkeypatch):
+    """Losses of the trees are given; those of the constant are weighted means."""
+    monkeypatch.setattr(joint, "route", lambda *args: None)
+    monkeypatch.setattr(joint, "tree_loss", lambda loss, *args: loss)
+    rng = np.random.default_rng(0)
+    weight = rng.exponential(size=30) * (np.arange(30) % 4 > 0)
+    labels, target = rng.choice(3, 30, p=[0.1, 0.6, 0.3]), rng.normal(size=(30, 2)) + [3, 0]
+    deviation = target - weight @ target / weight.sum()
+    constants = {
+        1 - np.bincount(labels, weight).max() / weight.sum(): (labels.astype(np.int32), 3),
+        scale**2 * (weight @ deviation**2).mean() / weight.sum(): (target, 2),
+    }
+    for constant, (y, n_outputs) in constants.items():
+        data = KernelTrainingSet(np.zeros((30, 1)), y, weight, n_outputs, scale)
+        for old in (0.0, constant / 3):
+            limit = old + 0.9 * (constant - old)
+            kept = [
+                joint._has_kept_its_gain(old, loss, data, None)
+                for loss in (0.999 * limit, 1.001 * limit)
+            ]
+            assert kept == [True, False]
+
+
+@pytest.mark.parametrize(
+    "n_rows, n_epochs", [(20_000, 30), (40_000, 25), (100_001, 10), (999, 30)]
+)
+def test_the_number_of_epochs_depends_on_the_rows_that_train(n_rows, n_epochs):
+    training, done = object.__new__(_Training), []
+    training.settings, training.stop, training.loss_curve = JointSettings(), np.zeros(1), []
+    training.weight = np.append(np.ones(n_rows), np.zeros(50_000))  # rows that are held out
+    training.trainer = SimpleNamespace(epoch=lambda rate: done.append(rate) or 1.0)
+    training.lists_all_classes, training.stopping = True, EarlyStopping(np.zeros(9, bool), 5)
+    training.run()
+    assert len(done) == n_epochs
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

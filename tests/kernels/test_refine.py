@@ -10,7 +10,7 @@ import pytest
 from forests import make_training_set
 from hypothesis import given
 from hypothesis import strategies as st
-from makers import changed, fixed, made
+from makers import changed, fixed, made, training_rows
 from skforest._kernels.refine.alternate import Alternator
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_diabetes, load_digits, make_blobs
@@ -507,3 +507,15 @@ def test_other_objects_and_soft_forests_are_refused():
         setattr(soft.forest_, name, value)
         with pytest.raises(ValueError, match=f"{name}='{value}'"):
             skforest.refine(soft, X, y)
+
+
+def test_no_leaf_of_a_refined_tree_is_without_a_drawn_row():
+    X, y = make_blobs(120, 3, centers=9, cluster_std=3.0, random_state=0)
+    model = CO2ForestClassifier(1, bootstrap=False, random_state=0).fit(X, y)
+    data = training_rows(model, X, y)
+    data = data.sample(data.weight * (np.arange(120) % 4 == 0))
+    stop, settings = np.zeros(1, dtype=np.uint8), AlternatingSettings(n_sweeps=0)
+    tree, curve = refine_tree(model.forest_, data, 0, stop, settings, model._criterion)
+    leaves = np.flatnonzero(tree.child < 0)
+    np.testing.assert_array_equal(np.unique(route(tree, data.X)[data.weight > 0]), leaves)
+    assert 1 < len(leaves) < model.forest_.n_leaves[0] and len(curve) == 1
