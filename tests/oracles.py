@@ -538,13 +538,16 @@ def care_points(forest, node, X, target, weight, answer):
     return rows[rise != 0], rise[rise != 0]
 
 
-def logistic_plane(R, side, weight, w, bias, *, n_epochs, rate, momentum, nu):
+def logistic_plane(R, side, weight, w, bias, *, n_epochs, rate, momentum, nu, most=None):
     """Weighted logistic regression with all rows in each step, on centred and scaled rows.
 
     Returns the plane on the way from the start to one of the iterates, in sixteenths, that has
-    the least weight of rows on its wrong side, the last of these.
+    the least weight of rows on its wrong side, the last of these. With at most `most` weights,
+    the number of weights falls to it in half of the epochs, and only iterates with so few count.
     """
-    n = len(R)
+    n, p = R.shape
+    spread, kept = np.sqrt(weight @ R**2 / n), np.ones(p, dtype=bool)
+    most = p if most is None else most
 
     def loss(m):
         return (weight * np.log1p(np.exp(-side * m))).sum()
@@ -552,12 +555,16 @@ def logistic_plane(R, side, weight, w, bias, *, n_epochs, rate, momentum, nu):
     def wrong(m):
         return weight[(m > 0) != (side > 0)].sum()
 
-    norm = np.sqrt(w @ w + bias**2)
+    norm = np.sqrt((w @ w + bias**2) / min(nu, 1))
     w, bias = w / norm, bias / norm
     first, best = (w, bias), None
     least, last, stalled = wrong(R @ w - bias), np.inf, 0
-    v, v_bias, start_rate = np.zeros(R.shape[1]), 0.0, rate
-    for _ in range(n_epochs):
+    v, v_bias, start_rate = np.zeros(p), 0.0, rate
+    for done in range(n_epochs):
+        if done and kept.sum() > most:
+            n_kept = max(most, int(p * (most / p) ** min(1, 2 * done / n_epochs)))
+            kept = np.isin(np.arange(p), np.argsort(-np.abs(w) * spread)[:n_kept])
+            w, v = w * kept, v * kept
         slope = -side * weight / (1 + np.exp(side * (R @ w - bias)))
         v = momentum * v + slope @ R / weight.sum()
         v_bias = momentum * v_bias - slope.sum() / weight.sum()
@@ -565,7 +572,8 @@ def logistic_plane(R, side, weight, w, bias, *, n_epochs, rate, momentum, nu):
         square = w @ w + bias**2
         if square > nu:
             w, bias = w * np.sqrt(nu / square), bias * np.sqrt(nu / square)
-        for t in np.arange(1, 17) / 16:
+        w, v = w * kept, v * kept
+        for t in np.arange(1 if most == p else 16, 17) / 16 if kept.sum() <= most else ():
             part = first[0] + t * (w - first[0]), first[1] + t * (bias - first[1])
             if wrong(R @ part[0] - part[1]) <= least:
                 least, best = wrong(R @ part[0] - part[1]), part
@@ -575,7 +583,9 @@ def logistic_plane(R, side, weight, w, bias, *, n_epochs, rate, momentum, nu):
         if stalled == 3:
             rate, stalled = rate / 2, 0
             if rate < start_rate / 50:
-                break
+                if kept.sum() <= most:
+                    break
+                rate, last = start_rate, np.inf
     return best
 
 

@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     KFold,
+    ShuffleSplit,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -141,6 +142,12 @@ def test_members_of_small_weight_are_not_trained_again(monkeypatch):
     board = classifier().fit(X, y).leaderboard_
     np.testing.assert_array_equal(board["weight"], weights)
     assert not board["refitted"].any()
+    # Without folds, trees have seen few of the rows.
+    some = classifier(
+        members=[ManifoldForestClassifier(3)] * 2, cv=ShuffleSplit(2, random_state=0)
+    )
+    board = some.fit(X, y).leaderboard_
+    np.testing.assert_array_equal(board["refitted"], board["weight"] > 0)
 
 
 def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
@@ -166,6 +173,8 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
         members = classifier(refit=refit, members=["manifold"] * 2).fit(X, y).members_
         sizes[refit] = {len(member.forest_) for member in members.values()}
     assert sizes == {True: {40}, False: {100}}
+    few = classifier(members=[ManifoldForestClassifier(7)] * 2).fit(X, y).members_.values()
+    assert {len(member.forest_) for member in few} == {3}  # two fifths of the trees, rounded up
 
 
 def test_rows_that_a_member_merges_are_compared(monkeypatch):

@@ -81,6 +81,17 @@ def test_folds_are_stratified():
         assert left_out[:, -1].sum() == 2 and len(left_out) == 12
 
 
+def test_parts_of_a_row_weigh_as_much_as_its_copies_in_their_fold():
+    X, y = classes(40)
+    X[10:15], y[10:15] = X[0], y[0]
+    samples = classifier(cv=4)._read_samples(X, y, None, None)
+    data, fold, rows = samples.in_folds(samples.rows)
+    of_sample = samples.rows.row_of_sample
+    expected = [((of_sample == row) & (samples.fold == k)).sum() for row, k in zip(rows, fold)]
+    np.testing.assert_allclose(data.weight / data.weight.min(), expected)
+    assert sorted(set(expected)) == [1, 2]
+
+
 def test_folds_of_a_splitter():
     X, y = classes()
     with pytest.raises(ValueError, match="at least 2 folds"):

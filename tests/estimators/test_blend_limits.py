@@ -127,6 +127,18 @@ def test_members_of_other_packages_have_time_for_their_final_training(clock):
     assert 1.2 < clock.now <= 3
 
 
+def test_times_of_training_contain_all_folds_and_the_final_one(clock):
+    X = np.random.default_rng(0).standard_normal((120, 4))
+    members = [("slow", timed(clock, 0.03)), ("fast", timed(clock, 0.01))]
+    board = classifier(members=members).fit(X, X[:, 0] > 0).leaderboard_
+    is_final = board["weight"] > 0
+    for name, seconds in (("slow", 0.03), ("fast", 0.01)):
+        n_rows = 5 * 96 + 120 * is_final[name]
+        assert board.loc[name, "fit_seconds"] == pytest.approx(seconds * n_rows)
+    expected = board["fit_seconds"][["slow", "fast", "random forest"]].sum()
+    assert board.loc["blend", "fit_seconds"] == pytest.approx(expected)
+
+
 @each_kind
 def test_a_limit_that_is_not_reached_changes_no_weight(blend, data):
     X, y = data
@@ -174,14 +186,16 @@ def test_the_time_of_a_prediction_grows_with_the_trees(monkeypatch):
     one = member.predict_us(samples)
     ticks = iter(range(100))
     member.growth = 3
-    assert member.predict_us(samples) == 3 * one > 0
+    assert member.predict_us(samples) == 3 * one
+    assert one == 1000  # the shortest of three batches of 1000 rows took a second, the others more
 
 
 def test_max_predict_us(monkeypatch):
     costs = {"ManifoldForest": 2.0, "co2": 3.0, "random forest": 1.0}
     monkeypatch.setattr(OwnMember, "predict_us", lambda member, samples: costs[member.name])
     X, y = classes()
-    assert len(classifier(max_predict_us=5).fit(X, y).members_) == 2
+    blend = classifier(max_predict_us=5).fit(X, y)
+    assert len(blend.members_) == 2 and blend.leaderboard_.loc["blend", "predict_us"] == 5
     assert len(classifier(max_predict_us=4).fit(X, y).members_) == 1
     assert list(classifier(max_predict_us=2.5).fit(X, y).members_) == ["ManifoldForest"]
     with pytest.warns(UserWarning, match="no member is as fast; the fastest is used"):

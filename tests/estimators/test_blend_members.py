@@ -30,8 +30,10 @@ from skforest import (
     ManifoldForestClassifier,
     ObliqueBoostingRegressor,
 )
+from skforest.blend.encoding import Columns
 from skforest.blend.members import OwnMember
 from skforest.estimators.prediction import response_of
+from skforest.forest.storage import as_levels
 
 
 def test_members_of_other_packages():
@@ -81,6 +83,20 @@ def test_members_that_read_no_tables_get_encoded_columns():
     assert np.isfinite(blend.predict(new)).all()
     again = regressor(members=[("linear", Ridge())]).fit(frame[:150], y[:150])
     np.testing.assert_array_equal(again.predict(frame), blend.predict(frame))
+
+
+def test_columns_of_many_levels_have_more_than_indicators():
+    levels = as_levels({j: [f"{i:02}" for i in range(n)] for j, n in enumerate((9, 10, 11))})
+    matrix = np.column_stack([np.arange(99.0) % n for n in (9, 10, 11)])
+    found = Columns.of(matrix, levels, True)
+    assert (found.few, found.many, found.left_out) == ([0, 1], [2], [])
+
+
+def test_a_missing_value_is_the_median_and_has_an_indicator():
+    X = np.array([[0.0], [0.0], [1.0], [9.0], [np.nan]])
+    steps = Columns.of(X, {}, True).encoded(LogisticRegression(), None, 1)
+    found = steps[:-1].fit(X).transform(X)
+    np.testing.assert_array_equal(found, [[0, 0], [0, 0], [1, 0], [9, 0], [0.5, 1]])
 
 
 def test_encoded_members_have_weights_and_parameters():

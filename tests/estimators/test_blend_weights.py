@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from blends import classes, classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, r2_score
 
 import skforest
+from skforest import ManifoldForestClassifier
 from skforest.blend.members import _mean_by_row
 from skforest.training.blending import (
     HeldOutLogLoss,
@@ -237,6 +239,25 @@ def test_temperature():
         assert found == pytest.approx(1 / power, rel=0.15)
         np.testing.assert_allclose(sharpened(distorted, 1 / power), true, rtol=1e-6)
     assert find_temperature(sharpened(true, 0.5), *own, may_flatten=False) == 1
+
+
+def equal_weights(criterion, responses, *_):
+    return np.full(len(responses), 1 / len(responses)), -1.0
+
+
+def test_only_members_of_other_packages_are_flattened(monkeypatch):
+    flattened = []
+    monkeypatch.setattr(
+        skforest.blend.blend,
+        "find_temperature",
+        lambda *args, may_flatten: flattened.append(may_flatten) or 1.0,
+    )
+    X, y = classes(60)
+    forest, other = ManifoldForestClassifier(2, max_depth=1), DummyClassifier()
+    monkeypatch.setattr(skforest.blend.blend, "blend_weights", equal_weights)
+    for members in ([forest], [forest, other], [other]):
+        classifier(members=members).fit(X, y)
+    assert flattened == [False, False, True]
 
 
 def test_few_rows_that_are_all_right_do_not_prove_certainty():

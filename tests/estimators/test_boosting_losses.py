@@ -48,7 +48,8 @@ def test_derivatives_are_finite_differences(name):
     weight = rng.uniform(0.5, 2, size=50)
     gradient = np.zeros((50, n_outputs), dtype=np.float32)
     curvature = np.zeros((50, n_outputs), dtype=np.float32)
-    kernel.derive(raw, y, weight, gradient, curvature)
+    total = kernel.derive(raw, y, weight, gradient, curvature)
+    assert total == pytest.approx(weight @ kernel.losses(raw, y))
     has_curve = loss.has_curvature and not loss.is_quadratic
     step = 1e-5
     if name in ("gamma", "tweedie"):  # their curvatures are those of targets equal to the mean

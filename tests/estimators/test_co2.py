@@ -57,18 +57,32 @@ def test_stumps_of_any_width_are_those_of_the_definition(p):
     check_stump(*blobs(70, p, seed=p), "co2", "counts", 8.0, "best")
 
 
-def check_stump(X, y, objective, leaves, row_norm, keep):
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+@pytest.mark.parametrize("nu", [0.3, 2.0])
+def test_stumps_of_bounded_weights_are_those_of_the_definition(nu, objective):
+    check_stump(*blobs(70, seed=1), objective, "counts", 8.0, "last", nu)
+
+
+def test_no_rows_are_held_out_where_nothing_is_trained():
+    X, y = blobs()
+    for objective, expected in (("co2", 0.3), ("soft", 0.3), ("random", 0.0), (None, 0.0)):
+        model = CO2ForestClassifier(1, objective=objective, holdout=0.3, random_state=0).fit(X, y)
+        assert model.holdout_ == expected
+
+
+def check_stump(X, y, objective, leaves, row_norm, keep, nu=100.0):
     """All rows form one batch, so that their order does not matter."""
     procedure = CO2Procedure(
         batch_size=1000, n_epochs=12, leaves=leaves, row_norm=row_norm, keep=keep
     )
-    model = CO2ForestClassifier(objective=objective, procedure=procedure, **PLAIN).fit(X, y)
+    model = CO2ForestClassifier(objective=objective, nu=nu, procedure=procedure, **PLAIN)
+    model.fit(X, y)
     # With a learning rate of nearly 0 the split is the cut that training starts from.
     start, cut = split_of(clone(model).set_params(procedure__learning_rate=1e-30).fit(X, y))
     assert (np.abs(start) > 1e-9).sum() == 1
     expected, threshold = oracles.co2_stump(
         scaled(X, *min_max(X)).astype(float), y, start.argmax(), cut / start.max(), objective,
-        n_epochs=12, leaves=leaves, row_norm=row_norm, keep=keep,
+        n_epochs=12, leaves=leaves, row_norm=row_norm, keep=keep, nu=nu,
     )  # fmt: skip
     found, where = split_of(model)
     if row_norm is not None or keep == "last":  # else no plane may do better than the cut

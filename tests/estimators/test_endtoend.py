@@ -2,6 +2,7 @@
 
 import _thread
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -381,6 +382,28 @@ def test_auto_is_resolved_from_the_data(cls):
     given = cls(1, max_depth=3, greedy_epochs=2, procedure=procedure).fit(X, y)
     assert (given.max_depth_, given.batch_size_) == (3, 50)
     assert (given.learning_rate_, given.greedy_epochs_) == (0.5, 2)
+
+
+@pytest.mark.parametrize(
+    "n, p, values",  # trees, depths of both classes, greedy epochs, epochs, rows of a batch
+    [
+        (100, 20, (50, 8, 10, 15, 30, 32)),
+        (2000, 20, (25, 8, 10, 15, 30, 200)),
+        (10_000, 1000, (16, 8, 10, 8, 30, 262)),
+        (10_001, 20, (16, 10, 10, 7, 30, 1000)),
+        (20_000, 20, (16, 10, 10, 4, 20, 1000)),
+        (100_000, 20, (16, 10, 10, 4, 8, 1000)),
+    ],
+)
+def test_auto_values_of_many_rows(n, p, values):
+    names = "n_estimators", "greedy_epochs", "finetune_epochs", "batch_size"
+    for cls, depth in zip(CLASSES, values[1:3]):
+        X = np.broadcast_to(0.0, (n, p))
+        rows = SimpleNamespace(X=X, is_classification=cls is E2EDecisionForest)
+        found = cls()._resolved_values(rows, {})
+        assert found["max_depth"] == depth
+        most = {**found, "greedy_epochs": min(found["greedy_epochs"], 15)}
+        assert [most[name] for name in names] == [values[0], *values[3:]]
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -12,7 +12,7 @@ from makers import OwnSquaredError, assert_same_trees
 from makers import hinge_rows as rows_of
 from makers import quick_hinge as quick
 
-from skforest import RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest.training.hinge_bag import HingeTraining
 from skforest.training.hinge_input import HingeInput
 from skforest.training.hinge_stream import HingeStream
@@ -49,6 +49,26 @@ def test_a_stream_is_learned_in_parts(cls):
     # The forest responds as the trainer does, also where the last part has no rows.
     training = model._stream.bags[0]
     assert (training.trainer.arrays["leaf"] >= 0).sum() == (model.forest_[:20].child < -1).sum()
+
+
+@BOTH
+def test_rows_of_weight_0_and_rows_of_a_batch_are_counted(cls):
+    """A stream trains further once as many rows wait as a batch has, here 16."""
+    X, y = rows_of(cls, 120)
+    models = [quick(cls, procedure=HingeProcedure(batch_size=16)) for _ in range(2)]
+    for model, n_unused in zip(models, (0, 20)):
+        rows = np.arange(45 + n_unused)  # the stream begins again as long as it has 49 rows
+        model.partial_fit(X[rows], y[rows], **classes_of(cls, y), sample_weight=rows < 45)
+        model.partial_fit(X[70:80], y[70:80])
+        found = [model.forest_.response(X)]
+        for stop in (95, 96):
+            rows = np.arange(80 if stop == 95 else 95, stop)
+            model.partial_fit(X[rows], y[rows], sample_weight=np.ones(len(rows)))
+            found.append(model.forest_.response(X))
+        np.testing.assert_array_equal(found[0], found[1])
+        assert not np.array_equal(found[1], found[2])
+        model.found = found
+    np.testing.assert_array_equal(models[0].found, models[1].found)
 
 
 def test_columns_that_are_constant_in_the_first_part_have_importance():

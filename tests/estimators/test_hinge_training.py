@@ -156,6 +156,27 @@ def test_auto_is_resolved_from_the_number_of_distinct_rows(cls):
     assert short.max_iter_ == 2400
 
 
+@pytest.mark.parametrize(
+    "n_rows, batch_size, max_iter",
+    [
+        (100, 8, 2400),
+        (800, 50, 2400),
+        (9999, 64, 9374),
+        (10_000, 128, 4688),
+        (90_000, 128, 20_000),
+    ],
+)
+def test_auto_values_of_many_rows(n_rows, batch_size, max_iter):
+    """40 to 120 passes over the rows, 6 for each thousand of them, in 2400 to 20,000 steps."""
+    model = RandomHingeForestRegressor(50)
+    model.n_outputs_ = 1
+    found = model._resolved_parameters(n_rows)
+    assert (found["batch_size"], found["max_iter"]) == (batch_size, max_iter)
+    model.set_params(features="conv", procedure=HingeProcedure(optimizer="adagrad"))
+    found = model._resolved_parameters(n_rows)
+    assert (found["n_directions"], found["learning_rate"]) == (80, 0.6)
+
+
 @pytest.mark.parametrize("head", ["leaves", "linear"])
 def test_early_stopping_keeps_the_model_of_least_validation_loss(head):
     """Labels are noise: the loss of rows held out rises from the start."""

@@ -398,6 +398,8 @@ def test_the_usual_patch_of_a_graph_has_the_root_of_the_number_of_features():
     assert usual(grid_to_graph(28, 28).toarray()) == 3  # 23 features, or 37
     assert usual(grid_to_graph(8, 8).toarray()) == 2  # 10 features, or 4.5
     assert usual(np.zeros((5, 5))) == usual(np.ones((5, 5))) == usual(np.ones((1, 1))) == 1
+    forest = ManifoldForestClassifier(1, feature_graph=ring(50), max_depth=1).fit(*noise(20, 50))
+    assert (forest.min_patch_, forest.max_patch_) == (1, usual(ring(50)) + 1)
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,27 @@ def test_automatic_bins_are_within_the_range(forest):
     assert changed(forest, max_bins=17).fit(X, y).max_bins_ == 17
 
 
+@pytest.mark.parametrize(
+    "projection, n_features, expected",  # of a classifier, and of a regressor
+    [
+        ("sparse", 4, (16, 16)), ("sparse", 20, (18, 18)), ("sparse", 101, (41, 41)),
+        ("patch", 64, (16, 16)), ("axis", 10, (4, 10)), ("axis", 64, (8, 64)),
+    ],
+)  # fmt: skip
+def test_the_default_number_of_directions(projection, n_features, expected):
+    rows = np.random.default_rng(0).normal(size=(20, n_features))
+    for cls, n in zip((ManifoldForestClassifier, ManifoldForestRegressor), expected):
+        forest = cls(1, max_depth=1, projection=projection).fit(rows, np.arange(20) % 2)
+        assert forest.max_features_ == n
+
+
+@pytest.mark.parametrize("n_classes, n_bins", [(2, 64), (9, 64), (10, 32)])
+def test_many_classes_have_fewer_bins(n_classes, n_bins):
+    X, _ = noise(100)
+    forest = ManifoldForestClassifier(1, max_depth=1).fit(X, np.arange(100) % n_classes)
+    assert forest.max_bins_ == n_bins
+
+
 def test_a_search_among_few_rows_is_noisier():
     X, y = make_classification(3000, 10, n_informative=6, flip_y=0.3, random_state=0)
     gains = []

@@ -128,6 +128,20 @@ def test_leaves_are_set_from_responsibilities(seed, real):
         part, _ = oracles.soft_posterior(part * 0 + reach_of(case, 1.0), case.likelihood(trainer))
 
 
+def test_a_variance_is_at_least_a_hundredth_of_that_of_all_rows():
+    case = Case(0, n=60, n_splits=1, n_outputs=1, real=True)
+    case.W, case.threshold = np.eye(1, 5, dtype=np.float32), np.zeros(1, dtype=np.float32)
+    case.mean, case.unit = np.zeros(5, dtype=np.float32), np.ones(5, dtype=np.float32)
+    case.target = np.sign(case.X[:, :1]).astype(float)
+    case.weight = np.where(case.target[:, 0] > 0, 9.0, 1.0)
+    trainer = case.trainer()
+    trainer.evaluate(1e4)
+    trainer.update_leaves()
+    mean = np.average(case.target[:, 0], weights=case.weight)
+    np.testing.assert_allclose(trainer.leaf_values[0][:, 0], [-1, 1], atol=1e-3)
+    np.testing.assert_allclose(trainer.leaf_values[1], 0.01 * (1 - mean**2), rtol=1e-5)
+
+
 # -------------------------------------------------------------------------------------- gradient
 
 

@@ -63,8 +63,8 @@ def real_tree(seed):
     return forest, X.astype(np.float32), Y, weight
 
 
-def settings(n_epochs=30, batch=100, rate=0.1):
-    return AlternatingSettings(n_epochs=n_epochs, batch_size=batch, learning_rate=rate)
+def settings(n_epochs=30, batch=100, rate=0.1, **others):
+    return AlternatingSettings(n_epochs=n_epochs, batch_size=batch, learning_rate=rate, **others)
 
 
 def alternator(forest, X, target, weight, seed=0, **options):
@@ -102,17 +102,27 @@ def test_leaf_predictions_are_the_classes_of_largest_share(n_classes):
         assert prediction[node] == oracles.leaf_values(forest)[-1 - forest.child[node]].argmax()
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_one_plane_is_that_of_the_definition(seed):
+CASES = {(3, 0, 100.0): 5, (3, 0, 0.4): 3, (9, 2, 100.0): 6}  # numbers of seeds
+
+
+@pytest.mark.parametrize(
+    "n_features, most, nu, seed", [(*case, seed) for case in CASES for seed in range(CASES[case])]
+)
+def test_one_plane_is_that_of_the_definition(n_features, most, nu, seed):
     """A stump whose rows are all in one batch, so that their order has no part in it."""
     rng = np.random.default_rng(seed)
     n = 40
-    X = rng.normal(size=(n, 3)).astype(np.float32)
-    y = (X @ rng.normal(size=3) + 0.3 * rng.normal(size=n) > 0).astype(np.int32)
+    X = rng.normal(size=(n, n_features)).astype(np.float32)
     weight = rng.integers(1, 4, size=n).astype(float)
+    if most:  # deviations that differ between columns, and between light and heavy rows
+        weight **= 3
+        X *= rng.choice([0.4, 2.5], size=(2, n_features))[(weight > 8).astype(int)]
+    y = (X @ rng.normal(size=n_features) + 0.3 * rng.normal(size=n) > 0).astype(np.int32)
     forest = forests.grow(X, y, weight, max_depth=1, n_candidates=1, seed=seed)
     assert len(set(leaf_predictions(forest, 1.0)[1:])) == 2
-    split, weights, threshold = alternator(forest, X, y, weight, n_epochs=12).sweep()
+    split, weights, threshold = alternator(
+        forest, X, y, weight, n_epochs=12, max_weights=most, nu=nu
+    ).sweep()
     rows, rise = oracles.care_points(forest, 0, X, y, weight, leaf_predictions(forest, 1.0))
     Z, c = X[rows].astype(float), np.abs(rise) / np.abs(rise).mean()
     mean = c @ Z / len(Z)
@@ -121,8 +131,9 @@ def test_one_plane_is_that_of_the_definition(seed):
     bias = scale * (forest.threshold[0] - w @ mean)
     w, bias = oracles.logistic_plane(
         scale * (Z - mean), np.where(rise < 0, 1, -1), c, w, bias,
-        n_epochs=12, rate=0.1, momentum=0.9, nu=100.0,
+        n_epochs=12, rate=0.1, momentum=0.9, nu=nu, most=most or None,
     )  # fmt: skip
+    assert not most or np.count_nonzero(w) == most
     assert split.tolist() == [0]
     np.testing.assert_allclose(weights[0], w, rtol=5e-3, atol=5e-3)
     assert threshold[0] == pytest.approx(w @ mean + bias / scale, rel=5e-3, abs=5e-3)

@@ -108,6 +108,15 @@ def test_the_boundary_is_found_and_other_columns_stay():
     assert found.distance == pytest.approx(0.75 / X[:, 0].std(), rel=1e-5)
 
 
+def test_a_rare_extreme_value_is_no_unit_of_distance():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    rule, x = Rule(lambda X: X[:, 0] - 0.2), np.array([-0.5, 0.1])
+    usual = counterfactual(rule, x, X).distance
+    X[np.argmax(X[:, 0]), 0] = 1e6
+    assert counterfactual(rule, x, X).distance == pytest.approx(usual, rel=0.05)
+
+
 def test_integers_stay_integers():
     X = np.random.default_rng(0).integers(0, 100, (50, 2))
     found = counterfactual(Rule(lambda X: X[:, 0] - 41.5), np.array([3, 7]), X)

@@ -31,6 +31,7 @@ from skforest import (
     RandomHingeForestClassifier,
     TrainingCurveDisplay,
 )
+from skforest.inspect.picture import output_colour
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 IRIS = load_iris(return_X_y=True, as_frame=True)
@@ -119,10 +120,20 @@ def test_heat_maps_and_lines_have_the_shape_of_the_features():
     assert np.asarray(display.image_.get_array()) == pytest.approx(summed)
     display = FeatureImportancesDisplay.from_estimator(forest, feature_shape=12)
     assert display.line_.get_ydata().tolist() == forest.feature_importances_.tolist()
+    (band,) = display.ax_.collections[0].get_paths()
+    low, high = (display.importances + sign * display.spread for sign in (-1, 1))
+    expected = np.unique(np.concatenate([np.maximum(low, 0), high]).round(9))
+    np.testing.assert_array_equal(np.unique(band.vertices[:, 1].round(9)), expected)
     display = FeatureImportancesDisplay.from_estimator(forest, feature_shape=(2, 1, 6))
     assert labels(display.ax_)[0].startswith("x[") and labels(display.ax_)[0].count(",") == 2
     with pytest.raises(ValueError, match=r"feature_shape=\(5, 5\) must .* multiply to the 12"):
         FeatureImportancesDisplay.from_estimator(forest, feature_shape=(5, 5))
+
+
+def test_many_outputs_share_a_whole_colormap():
+    ends = [output_colour(k, 11) for k in (0, 5, 10)]
+    assert ends == [plt.get_cmap("viridis")(share) for share in (0.0, 0.5, 1.0)]
+    assert len({output_colour(k, 10) for k in range(10)}) == 10
 
 
 def test_importances_of_other_estimators():

@@ -40,6 +40,7 @@ from skforest import (
     HingeProcedure,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
+    ManifoldProcedure,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
@@ -110,6 +111,22 @@ def digits():
 # ----------------------------------------------------------------------------- kinds of estimators
 
 
+@pytest.mark.parametrize("contrast", ["sum", "edge"])
+def test_features_of_a_graph(contrast, tmp_path):
+    """A wheel: nodes with two, three and many neighbours."""
+    n, rng = 11, np.random.default_rng(0)
+    graph = np.eye(n, k=1) + np.eye(n, k=1 - n)
+    graph[0] = 1 - np.eye(n)[0]
+    X = rng.normal(size=(200, n))
+    procedure = ManifoldProcedure(contrast=contrast, max_patch=3)
+    options = {"feature_graph": np.maximum(graph, graph.T), "procedure": procedure}
+    for cls in (ManifoldForestClassifier, ManifoldForestRegressor):
+        model = cls(4, random_state=0, **options)
+        model.fit(X, numbers(model, X))
+        assert np.diff(model.forest_.sparse_start).max() > 4
+        check(model, X, tmp_path)
+
+
 @pytest.mark.every_class
 def test_a_table_of_numbers_holes_and_categories(estimator, tmp_path):
     frame, new = table().assign(batch=1.0), table(seed=1)
@@ -168,7 +185,10 @@ def test_outliers_on_one_side(friedman, tmp_path):
     X[:3, 0] = 1e4, 1e5, 1e6
     model = RandomHingeForestRegressor(5, n_bags=2, max_iter=100, random_state=0).fit(X, y)
     assert len(model.forest_.knots)
-    check(model, np.random.default_rng(0).uniform(-3, 4, X.shape), tmp_path)
+    new = np.random.default_rng(0).uniform(-3, 4, X.shape)
+    check(model, new, tmp_path)
+    new[:, 0] = 10.0 ** (2 * new[:, 0])  # up to beyond the last of the outliers
+    check(model, new, tmp_path)
 
 
 @pytest.mark.parametrize("scaling", ["standard", None])

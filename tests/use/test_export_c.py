@@ -39,6 +39,19 @@ def test_names_macros_and_comments_of_the_source(tmp_path):
     assert in_c(source, np.zeros((1, 6)), 4, tmp_path, name="f").sum() == pytest.approx(1)
 
 
+def test_every_number_that_is_no_code_is_an_unknown_level(tmp_path):
+    city = np.array(["Bern", "Oslo", "Rome", None, "Lima"] * 40, dtype=object)
+    y = np.where(city == None, 5.0, 0) + (city == "Rome")  # noqa: E711
+    model = ManifoldForestRegressor(5, random_state=0, categorical_features=[0])
+    model.fit(city[:, None], y)
+    codes = np.array([0, 1, 2, 3, np.nan, -1, 4, 5, 1e9, -0.5, np.inf])[:, None]
+    found = in_c(to_c(model), codes, 1, tmp_path)[:, 0]
+    rows = np.array([*model.forest_.levels[0], None, "Paris"], dtype=object)[:, None]
+    expected = model.predict(rows)
+    np.testing.assert_allclose(found[:6], expected, rtol=1e-12)
+    assert (found[6:] == found[5]).all() and found[4] != found[5]
+
+
 @pytest.mark.parametrize("name", ["", "1a", "a-b", "double", "sinf", "int8_t", 3, "\u00e9"])
 def test_names_that_c_does_not_have_are_refused(name, friedman):
     model = small(ManifoldForestRegressor).fit(*friedman)

@@ -102,6 +102,32 @@ def test_leaves_show_what_the_tree_predicts(estimator):
             assert number(n) == pytest.approx(one.node_weight[node])
 
 
+def test_splits_on_a_graph_list_their_features(rng):
+    """A path; a patch has up to five neighbours."""
+    X, path = rng.normal(size=(200, 8)), np.eye(8, k=1) + np.eye(8, k=-1)
+    forest = ManifoldForestClassifier(1, max_depth=3, feature_graph=path, random_state=0)
+    one = forest.fit(X, X[:, 2:5].sum(axis=1) > 0).forest_
+    shown = nodes(drawn(forest, max_depth=None, n_weights=8, precision=9), "split")
+    for split, row in enumerate(one.directions(one.direction).toarray()):
+        node = np.flatnonzero(one.child == 2 * split + 1)[0]
+        text = shown[node].get_text().replace("\N{MINUS SIGN}", "-")
+        assert number(text) == pytest.approx(one.threshold[split])
+        found = np.zeros(8)
+        for sign, size, j in re.findall(r"(?:([+-]) ([\d.]*) ?)?x\[(\d)\]", text):
+            found[int(j)] = float(f"{sign}{size or 1}")
+        np.testing.assert_allclose(found, row)
+    assert np.diff(one.sparse_start).max() > 2 and len(shown) == len(one.threshold)
+
+
+def test_numbers_are_on_the_colour_of_their_place_in_the_range():
+    tree = skforest.NonGreedyTreeRegressor(max_depth=3, n_epochs=4, random_state=0)
+    shown = nodes(drawn(tree.fit(*data(tree)), max_depth=None, precision=9), "value")
+    values = np.array([number(text.get_text()) for text in shown.values()])
+    for share, text in zip((values - values.min()) / np.ptp(values), shown.values()):
+        expected = plt.get_cmap("viridis")(0.25 + 0.75 * share)
+        np.testing.assert_allclose(text.get_bbox_patch().get_facecolor(), expected, atol=0.02)
+
+
 @pytest.mark.parametrize("name", ["NonGreedyTreeClassifier", "NonGreedyTreeRegressor"])
 def test_single_tree_estimators(name):
     tree = getattr(skforest, name)(max_depth=2, n_epochs=4, random_state=0)

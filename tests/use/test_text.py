@@ -27,6 +27,7 @@ from skforest import (
     ManifoldForestClassifier,
     ManifoldProcedure,
     NonGreedyTreeClassifier,
+    NonGreedyTreeRegressor,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
@@ -36,6 +37,7 @@ from skforest import (
     to_dict,
 )
 
+COLOURS = "#3f90da", "#ffa90e", "#bd1f01"  # of the first outputs
 SCHEMA = Path(__file__).parents[2] / "docs" / "forest.schema.json"
 N = 200
 
@@ -262,6 +264,55 @@ def test_the_largest_slopes_are_those_in_comparable_units():
     model = ObliqueBoostingRegressor(1, n_bags=1, linear_start=1.0, early_stopping=False)
     model.fit(X, 1000 * X[:, 0] + 10 * X[:, 3])
     assert re.search(r"\+ [\d.]+ \* x\[3\] \+ \(", export_text(model, max_terms=1))
+    X[:, 0] = np.arange(300) < 4  # a large range for its deviation
+    model.fit(X, 5 * X[:, 0] + 3 * X[:, 3])
+    assert re.search(r"\+ [\d.]+ \* x\[3\] \+ \(", export_text(model, max_terms=1))
+
+
+def test_nodes_are_filled_by_their_place_in_the_range():
+    X, y = load_diabetes(return_X_y=True)
+    tree = NonGreedyTreeRegressor(max_depth=2, n_epochs=2, random_state=0).fit(X, y)
+    rows = re.findall(
+        r"value = (.*?)\".*\"#(.*?)\"", export_graphviz(tree, filled=True, precision=9)
+    )
+    values = np.array([value for value, _ in rows], dtype=float)
+    strength = (values - values.min()) / np.ptp(values)
+    blue = np.array(list(bytes.fromhex(COLOURS[0][1:])))
+    found = [list(bytes.fromhex(colour)) for _, colour in rows]
+    expected = 255 - 0.8 * strength[:, None] * (255 - blue)
+    np.testing.assert_allclose(found, expected, atol=0.51)
+
+
+@pytest.mark.parametrize("kind", ["classes", "outputs"])
+def test_nodes_are_filled_by_their_lead(kind):
+    """From white, if two classes are equally probable, to 80 % of the colour of a pure class."""
+    X, y = load_iris(return_X_y=True)
+    forest = ManifoldForestClassifier(1, max_depth=3, max_features=2, random_state=0).fit(X, y)
+    if kind == "outputs":
+        Y = np.eye(3)[y] * [1, 4, 2] - 1
+        forest = skforest.ManifoldForestRegressor(1, max_depth=3, random_state=0).fit(X, Y)
+    dot = export_graphviz(forest, filled=True, precision=9)
+    rows = re.findall(r"value = \[(.*?)\].*fillcolor=\"(#.*?)\"", dot)
+    values = np.array([one.split(", ") for one, _ in rows], dtype=float)
+    for value, (_, colour) in zip(values, rows):
+        k = value.argmax()
+        rest = np.delete(value, k)
+        strength = (value[k] - rest.max()) / (1 - rest.max()) if rest.max() < 1 else 0
+        if kind == "outputs":
+            strength = (value[k] - rest.mean()) / np.ptp(values)
+        own = 255 - 0.8 * strength * (255 - np.array(list(bytes.fromhex(COLOURS[k][1:]))))
+        assert np.abs(list(bytes.fromhex(colour[1:])) - own).max() <= 0.51
+    assert len(rows) == forest.forest_.n_nodes > 5
+
+
+def test_levels_of_a_long_set_are_counted(rng):
+    frame = pd.DataFrame({"shop": [f"s{i:02}" for i in rng.integers(0, 30, 400)]})
+    forest = ManifoldForestClassifier(1, max_depth=1, bootstrap=False, categorical_features=[0])
+    forest.fit(frame, frame["shop"] < "s14")
+    sets = re.findall(r"shop in \{(.*)\}", export_text(forest))
+    n_shown = [len(re.findall(r"s\d\d|\(other\)", one)) for one in sets]
+    n_more = [int(re.findall(r", (\d+) more$", one)[0]) for one in sets]
+    assert n_shown == [9, 9] and sum(n_shown + n_more) == 31
 
 
 def test_a_rare_class_has_its_probabilities():
