@@ -140,11 +140,12 @@ oob_score_ : float
     Out-of-bag accuracy (with several outputs, the fraction of rows with all labels correct), or R2
     averaged over outputs. Only with `oob_score`.
 oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64, or list of such arrays
-    Class probabilities of every training sample, from the trees that did not draw it; NaN where
-    every tree drew it, or where its weight is 0. Only with `oob_score`.
+    Class probabilities of every training sample, from the trees that did not draw it, or that a
+    blend trained without it; NaN where there are none, or where its weight is 0. Only with
+    `oob_score`.
 oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
-    Predictions of every training sample, from the trees that did not draw it; NaN where every
-    tree drew it, or where its weight is 0. Only with `oob_score`.
+    Predictions of every training sample, from the trees that did not draw it, or that a blend
+    trained without it; NaN where there are none, or where its weight is 0. Only with `oob_score`.
 """
 
 TEXTS = {

@@ -47,7 +47,7 @@ def assert_same(a, b, X=None):
     assert a.__getstate__().keys() == b.__getstate__().keys()
     for name in a.__getstate__().keys() - a.get_params().keys() - {"forest_"}:
         one, other = getattr(a, name), getattr(b, name)
-        np.testing.assert_array_equal(one, other, err_msg=name)
+        np.testing.assert_equal(one, other, err_msg=name)
         assert isinstance(one, np.ndarray) == isinstance(other, np.ndarray)
     for name, array in a.forest_.arrays.items():
         other = b.forest_.arrays[name]

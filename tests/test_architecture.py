@@ -36,7 +36,9 @@ LAYERS = (
 )
 LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 # Files of estimators that others of these may import; each of the rest is one method.
-SHARED = "base boosting_base greedy prediction predictor streams targets unwrap validation".split()
+SHARED = """
+    base boosting_base conformal greedy prediction predictor streams targets unwrap validation
+""".split()
 
 # The kernels have an order of their own.
 KERNEL_LAYERS = (

@@ -34,6 +34,21 @@ for start in (0, 5):
     rows = (X_test[:, 0] >= start) & (X_test[:, 0] < start + 5)
     print(f"x from {start} to {start + 5}: {inside[rows].mean():.3f}")
 
+# %%
+# ``predict_interval`` moves the quantiles until they contain a given share of held-out rows. Any
+# other regressor has intervals, too, from the errors of held-out rows with similar predictions;
+# here, the noise does not depend on the prediction. See :doc:`/guide/uncertainty`.
+
+mean = ObliqueBoostingRegressor(random_state=0).fit(X, y)
+for name, regressor in {"quantiles": model, "mean": mean}.items():
+    low_moved, high_moved = regressor.predict_interval(X_test, alpha=0.2).T
+    inside = (low_moved <= y_test) & (y_test <= high_moved)
+    width = high_moved - low_moved
+    print(f"{name}: {inside.mean():.3f} in the interval, mean width {width.mean():.2f}")
+
+# %%
+# The quantiles follow the noise.
+
 order = X_test[:, 0].argsort()
 fig, ax = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
 ax.plot(X[:, 0], y, ".", color="0.6", markersize=3, label="training rows")

@@ -96,6 +96,10 @@ refit : bool
     increases the error. Never trained again: forests with a weight below 0.15, and oblique
     boosting with several bags (each bag leaves out a fold anyway). Always trained again:
     estimators of other packages, and forests with fewer trees or bags than folds.
+oob_score : bool
+    Whether to keep the held-out predictions of the blend, in the order of the rows of `fit`. Rows
+    of a member are predicted by models that were trained without them, with the weights, the
+    temperature and `prior` of the blend, which are found on the same rows.
 calibrate : bool
     Whether to calibrate the blended probabilities by a temperature, see `temperature_`.
 time_limit : float or None
@@ -183,6 +187,7 @@ class _Blend(MemberParameters, TableEstimator):
         "scoring": [str, callable, None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "refit": ["boolean"],
+        "oob_score": ["boolean"],
         "calibrate": ["boolean"],
         "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
         "max_predict_us": [Interval(Real, 0.0, None, closed="neither"), None],
@@ -229,9 +234,14 @@ class _Blend(MemberParameters, TableEstimator):
         kept = self._train_folds(members, samples, limit)
         limit = None if limit is None else TimeLimit(limit.deadline)  # members do not warn
         compared, responses = self._compare(kept, samples)
-        self._set_weights(kept, responses, compared, random.randint(2**31 - 1))
+        response = self._set_weights(kept, responses, compared, random.randint(2**31 - 1))
         self._train_members(kept, samples, limit)
         self._prior_ratio = ratio
+        response = finished(response, self.temperature_, ratio, compared.classes)
+        self._keep_scores(compared.compared_y, response, compared.compared_count)
+        if self.oob_score:
+            rows = compared.of_samples(response), response, compared.compared_y
+            self._set_oob_attributes(*rows, compared.compared_weight)
         forest = OwnMember(FOREST, self._baseline())
         score = comparison(self, criterion_of(self, compared, kept), compared)
         self._baselines |= baseline_rows(forest, samples, compared, score, limit)
@@ -343,7 +353,7 @@ class _Blend(MemberParameters, TableEstimator):
         return samples, responses
 
     def _set_weights(self, members, responses, samples, seed):
-        """Find the weights of the members and the temperature."""
+        """Find the weights of the members and the temperature; return the blended responses."""
         names = [member.name for member in members]
         criterion = criterion_of(self, samples, members)
         scores = [criterion.score(criterion.reduce(response)) for response in responses]
@@ -377,6 +387,7 @@ class _Blend(MemberParameters, TableEstimator):
                 *samples.temperature_folds(),
                 may_flatten=is_whole,
             )
+        return blended
 
     def _train_members(self, members, samples, limit):
         """Train members with a positive weight on all rows, if useful and if there is time."""
@@ -508,6 +519,7 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
         scoring=None,
         n_rounds=40,
         refit=True,
+        oob_score=False,
         calibrate=True,
         time_limit=None,
         max_predict_us=None,
@@ -568,6 +580,7 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
         scoring=None,
         n_rounds=40,
         refit=True,
+        oob_score=False,
         time_limit=None,
         max_predict_us=None,
         categorical_features="from_dtype",

@@ -81,6 +81,12 @@ class BlendedRows:
         other.compared_count = self.compared_count[mask]
         return other
 
+    def of_samples(self, response):
+        """Response of each sample, from that of the compared rows; NaN for other samples."""
+        of_rows = np.full((len(self.rows), response.shape[1]), np.nan)
+        of_rows[self.rows.row_of_sample[self.compared]] = response
+        return self.rows.of_samples(of_rows)
+
     def temperature_folds(self):
         """Fold of each compared row and their number, at least 2, to check a temperature."""
         found, fold = np.unique(self.compared_fold, return_inverse=True)
@@ -228,7 +234,7 @@ class OwnMember(Member):
             self.is_refitted = trained is not None
             if self.is_refitted:
                 model._store(self.method.finish(trained), self.settings, trained.records)
-                model._finish_fit(self.method, self.data)
+                model._finish_fit(self.method, self.data, trained)
         del self.data, self.in_folds, self.forest, self.records
 
     def _trained_in_time(self, limit):

@@ -88,6 +88,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _limits_features = None  # `limit` of the feature map
+    _holds_out_with = ""  # parameters that make predictions of held-out rows, for an error
     _adds_features = False  # do directions add up all features of a part of a grid?
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
@@ -136,8 +137,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 forest = method.finish(trained, request.previous)
                 forest = with_prior_ratio(forest, request.prior_ratio)
                 self._store(forest, settings, trained.records, members[0])
-                self._finish_fit(method, data)
+                self._finish_fit(method, data, trained)
             else:
+                vars(self).pop("_held_out", None)  # `prior` may be another one
                 self.forest_ = with_prior_ratio(self.forest_, request.prior_ratio)
             self._training_seconds = time.perf_counter() - start
             if tasks is not None:
@@ -211,6 +213,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _store(self, forest, settings, records, n_before=0):
         """Set the fitted attributes; `records` are for the members after the first `n_before`."""
         self.forest_ = forest
+        vars(self).pop("_held_out", None)
         vars(self).update(self._resolved(settings))
         for name in RECORDS:
             before = vars(self).pop(name, [])[:n_before]
@@ -219,8 +222,19 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             if len(before) == n_before and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
 
-    def _finish_fit(self, method, data):
+    def _finish_fit(self, method, data, trained):
         """Set further fitted attributes once the forest is complete."""
+        if trained.has_held_out:
+            rows, others = trained.data, trained.without_held_out
+            response, known = self._mean_response(rows, trained.is_held_out, others)
+            self._keep_scores(rows.y[known], response[known], rows.count[known])
+
+    def _mean_response(self, data, is_predicted, others=()):
+        """`mean_response` with the prior of the forest, and a mask of the rows that have one."""
+        forest, ratio = with_prior_ratio(self.forest_, None), self.forest_.prior_ratio
+        response, n_predicting = mean_response(forest, data, is_predicted, others)
+        response = with_prior(response, ratio, forest.n_classes or [forest.n_outputs])
+        return response, n_predicting > 0
 
     def _ratio_to_prior(self, data):
         """The `prior_ratio` of the forest that is trained on a TrainingSet."""
@@ -466,6 +480,7 @@ class BootstrapMixin:
         ],
         "oob_score": ["boolean"],
     }
+    _holds_out_with = "pass bootstrap=True and oob_score=True, or "
 
     def _validate_fit(self, X, y, sample_weight, known_levels=None):
         for name, is_default in (
@@ -485,8 +500,8 @@ class BootstrapMixin:
             bootstrap = self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
         return super()._sampling(bootstrap)
 
-    def _finish_fit(self, method, data):
-        super()._finish_fit(method, data)
+    def _finish_fit(self, method, data, trained):
+        super()._finish_fit(method, data, trained)
         if self.oob_score:
             self._set_oob(method.sampling, data)
 
@@ -496,10 +511,7 @@ class BootstrapMixin:
         def did_not_draw(number):
             return sampling.drawn(data, tree_seed(self._seed, number)) == 0
 
-        forest, ratio = with_prior_ratio(self.forest_, None), self.forest_.prior_ratio
-        response, n_trees = mean_response(forest, data, did_not_draw)
-        response = with_prior(response, ratio, forest.n_classes or [forest.n_outputs])
-        known = n_trees > 0
+        response, known = self._mean_response(data, did_not_draw)
         if not known.any():
             raise ValueError(
                 f"oob_score=True: each of the {n_members(self.forest_)} trees drew all "
@@ -512,7 +524,9 @@ class BootstrapMixin:
                 "to compute any reliable OOB estimates."
             )
         of_samples = data.of_samples(response)
-        self._set_oob_attributes(of_samples, response[known], data, known)
+        y, response = data.y[known], response[known]
+        self._set_oob_attributes(of_samples, response, y, data.weight[known])
+        self._keep_scores(y, response, data.count[known])
 
 
 def _reads_csr(forest):

@@ -34,6 +34,7 @@ FIXED = (
 class ObliqueBoosting(BaseForest):
     """Parameters and training shared by classifier and regressor; not for direct use."""
 
+    _holds_out_with = "pass early_stopping=True, or "
     _criterion = "squared_error"
     _scales_features = True
     _limits_features = "usual"

@@ -27,7 +27,7 @@ from .targets import RoutingMixin
 from .unwrap import refusal, rewrapped, unwrapped
 from .validation import check_n_jobs, draw_seed
 
-OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_")
+OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_", "_held_out")
 
 
 @with_texts()

@@ -26,6 +26,7 @@ from ..training.losses import (
 )
 from ..training.method import balancing_factor
 from .base import StrOptions
+from .conformal import IntervalMixin, SetMixin
 from .prediction import same_classes
 from .predictor import ClassPredictor, Predictor
 
@@ -34,7 +35,7 @@ GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the paramete
 
 
 @with_texts()
-class ForestClassifierMixin(ClassifierMixin):
+class ForestClassifierMixin(SetMixin, ClassifierMixin):
     """Mixin of classifiers, which comes before `BaseForest`."""
 
     _parameter_constraints: dict = {
@@ -374,7 +375,7 @@ class ForestClassifierMixin(ClassifierMixin):
         """
         return ClassPredictor(self)
 
-    def _set_oob_attributes(self, of_samples, response, data, known):
+    def _set_oob_attributes(self, of_samples, response, y, weight):
         if not self._has_several_outputs:
             self.oob_decision_function_ = of_samples
             found = response.argmax(axis=1)[:, None]
@@ -383,8 +384,8 @@ class ForestClassifierMixin(ClassifierMixin):
             found = np.stack(
                 [part.argmax(axis=1) for part in probabilities(response, self.n_classes_)], axis=1
             )
-        is_right = (data.y[known] == found).all(axis=1)
-        self.oob_score_ = float(np.average(is_right, weights=data.weight[known]))
+        is_right = (y == found).all(axis=1)
+        self.oob_score_ = float(np.average(is_right, weights=weight))
 
 
 def target_matrix(y, name="y"):
@@ -395,7 +396,7 @@ def target_matrix(y, name="y"):
 
 
 @with_texts()
-class ForestRegressorMixin(RegressorMixin):
+class ForestRegressorMixin(IntervalMixin, RegressorMixin):
     """Mixin of regressors, which comes before `BaseForest`."""
 
     _target_options = {"multi_output": True, "y_numeric": True}
@@ -515,10 +516,10 @@ class ForestRegressorMixin(RegressorMixin):
         """
         return Predictor(self)
 
-    def _set_oob_attributes(self, of_samples, response, data, known):
+    def _set_oob_attributes(self, of_samples, response, y, weight):
         of_samples, response = self._linked(of_samples), self._linked(response)
         self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
-        self.oob_score_ = r2_score(data.y[known], response, sample_weight=data.weight[known])
+        self.oob_score_ = r2_score(y, response, sample_weight=weight)
 
 
 class RoutingMixin:

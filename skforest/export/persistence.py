@@ -397,6 +397,8 @@ def _check_state(estimator, task):
     for name, kind in needed.items():
         if type(state.get(name)) is not kind:
             raise ValueError(f"the fitted attribute {name} is {state.get(name)!r}")
+    if "_held_out" in state:
+        estimator._check_held_out()
     names = state.get("feature_names_in_")
     if names is not None and len(names) != estimator.n_features_in_:
         raise ValueError(f"{len(names)} names for {estimator.n_features_in_} features")

@@ -291,7 +291,10 @@ class TrainingSet:
 
     def in_parts(self, rows, weight):
         """Return rows, some of them several times, that may be held out one by one."""
-        other = (self if len(rows) == len(self) else self.subset(rows)).sample(weight)
+        whole = self if len(rows) == len(self) else self.subset(rows)
+        other = whole.sample(weight)
+        share = np.divide(weight, whole.weight, out=np.ones(len(rows)), where=whole.weight > 0)
+        other.count = whole.count * share
         other.is_in_copies = True
         return other
 

@@ -207,6 +207,7 @@ class BoostingMethod(Method):
         training = train(self.settings, weight, held_out, control=control, known=known)
         forest, first = self.packed(training, sample), None
         record = {"validation_scores_": np.array(training.scores)}
+        record["held_out"] = np.flatnonzero(held_out)
         if self.settings.loss.calibration is not None and holds_out:
             record["unseen"] = seed, calibration_part(forest, sample, held_out)
         if is_repeated and training.trees:
@@ -217,6 +218,7 @@ class BoostingMethod(Method):
             seconds = (time.perf_counter() - start) / max(len(training.losses) - 1, 1)
             limit = control.limit
             if limit is None or limit.left() > again.n_rounds * growth * seconds:
+                record["before"] = forest
                 control = control.labelled("training again on all rows")
                 rows = sample.weight, np.zeros(len(sample))
                 training = train(again, *rows, control=control, known=known_last)
@@ -263,7 +265,11 @@ class BoostingMethod(Method):
         """
         forest = self.joined(trained.forests, consume=True)
         if parts := self._calibration_parts(forest, trained):
-            forest = calibrated(forest, self.settings.loss.calibration.fit(parts))
+            addition = self.settings.loss.calibration.fit(parts)
+            for record in trained.records:
+                if "before" in record:
+                    record["before"] = calibrated(record["before"], addition)
+            forest = calibrated(forest, addition)
         return forest if before is None or self.known else self.joined([before, forest])
 
     def _calibration_parts(self, forest, trained):

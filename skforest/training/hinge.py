@@ -131,7 +131,7 @@ class HingeMethod(Method):
 
     def train(self, sample, seed, control):
         """Train one bag; the first bag may record the temperature of all bags."""
-        source = self.source
+        source, rows = self.source, np.arange(len(sample))
         if self.settings.validation_fraction:
             copies, rows = sample.in_copies()
             if len(copies) > len(sample):
@@ -139,8 +139,12 @@ class HingeMethod(Method):
         training = self.training(sample, source, seed, control.stop)
         training.run(control.report, control.limit)
         bag, record = self.packed(training, sample), training.record
+        record["held_out"] = rows[training.validation_rows]
+        if self.source.is_kept_apart is not None:
+            record["held_out"] = np.flatnonzero(self.source.is_kept_apart)
         if self.finds_temperature and sample.left_out_weight.any():
             record["temperature"] = found_temperature(bag, sample)
+            record["held_out"] = np.flatnonzero(sample.left_out_weight)
         return bag, record
 
     def training(self, data, source, seed, stop):

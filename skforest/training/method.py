@@ -109,6 +109,24 @@ class Trained:
     members: range  # numbers of members; with a time limit, the last ones may be missing
     data: TrainingSet  # samples were drawn from it, see `Method.prepared`
 
+    @property
+    def has_held_out(self):
+        """bool: whether a member held out rows."""
+        return any(len(record.get("held_out", [])) for record in self.records)
+
+    def is_held_out(self, number):
+        """Return a mask of the rows that a member held out; none of those of an earlier fit."""
+        mask = np.zeros(len(self.data), dtype=bool)
+        if number in self.members:
+            mask[self.records[number - self.members[0]].get("held_out", [])] = True
+        return mask
+
+    @property
+    def without_held_out(self):
+        """dict: for members that were trained again on all rows, by number, the Forest before."""
+        pairs = zip(self.members, self.records)
+        return {number: record["before"] for number, record in pairs if "before" in record}
+
 
 class Method(ABC):
     """Trains the members of a forest, without changing itself.
@@ -227,16 +245,18 @@ def member_of(forest, number):
     return forest[first:last]
 
 
-def mean_response(forest, data, is_predicted):
+def mean_response(forest, data, is_predicted, others=()):
     """Return the mean response of each row over the members that predict it, and their number.
 
     ``is_predicted(number)`` is a mask of the rows that a member predicts. NaN if there is none.
+    Members whose number is in the dict `others` are replaced by those Forests.
     """
     total = np.zeros((len(data), forest.n_outputs))
     n_predicting, ends = np.zeros(len(data)), []
     for number in range(n_members(forest)):
         mask = is_predicted(number)
-        found = responses(member_of(forest, number), data.X[mask])
+        member = others[number] if number in others else member_of(forest, number)
+        found = responses(member, data.X[mask])
         total[mask] += found
         n_predicting += mask
         ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
