@@ -32,12 +32,14 @@ from .export.persistence import load, save, show_versions, skops_types, slim
 from .forest import Forest
 from .inspect.counterfactual import counterfactual
 from .inspect.displays import FeatureImportancesDisplay, TrainingCurveDisplay
+from .inspect.effects import EffectDisplay
 from .inspect.explain import shapley_values
 from .inspect.importances import importances_table
 from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
 from .inspect.similarity import LeafEmbedding, prototypes, proximity
 from .inspect.text import export_graphviz, export_text
+from .table.dates import DateFeatures
 from .table.feature_grid import windows_of
 from .training.losses import HuberLoss, Loss, TweedieLoss
 
@@ -47,10 +49,12 @@ __all__ = [
     "CO2ForestClassifier",
     "CO2ForestRegressor",
     "CO2Procedure",
+    "DateFeatures",
     "E2EDecisionForest",
     "E2EDecisionForestClassifier",
     "E2EDecisionForestRegressor",
     "E2EProcedure",
+    "EffectDisplay",
     "FeatureImportancesDisplay",
     "Forest",
     "HingeProcedure",

@@ -8,6 +8,7 @@ writes ``plots_*.png`` beside itself.
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from sklearn.calibration import CalibrationDisplay
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_moons
@@ -16,6 +17,7 @@ from sklearn.model_selection import LearningCurveDisplay, train_test_split
 
 from skforest import (
     CO2ForestClassifier,
+    EffectDisplay,
     FeatureImportancesDisplay,
     ManifoldForestClassifier,
     NonGreedyTreeClassifier,
@@ -70,6 +72,25 @@ def partition():
     save(figure, "partition")
 
 
+def effects():
+    """Effects of a number with missing values, of a category and of an integer."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({
+        "age": rng.integers(18, 90, size=1500).astype(float),
+        "city": rng.choice(["Bern", "Lima", "Oslo", "Rome"], size=1500, p=[0.4, 0.1, 0.3, 0.2]),
+        "children": rng.integers(0, 6, size=1500),
+    })  # fmt: skip
+    score = (table["age"] - 50) / 15 + 1.2 * (table["city"] == "Oslo")
+    score += 0.5 * table["children"] * (table["age"] < 60) - 1 + 0.5 * rng.logistic(size=1500)
+    table.loc[rng.random(1500) < 0.15, "age"] = np.nan
+    model = ObliqueBoostingClassifier(random_state=0).fit(table, np.where(score > 0, "yes", "no"))
+    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
+    axes = figure.subplots(1, 3, width_ratios=[1.2, 1, 1])
+    EffectDisplay.from_estimator(model, table, ["age", "city"], kind="ale", ax=axes[:2])
+    EffectDisplay.from_estimator(model, table, "children", kind="both", ax=axes[2])
+    save(figure, "effects")
+
+
 def of_scikit_learn():
     """A learning curve and a calibration curve."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -98,4 +119,5 @@ if __name__ == "__main__":
     importances()
     curves()
     partition()
+    effects()
     of_scikit_learn()

@@ -26,6 +26,7 @@ from ..estimators.unwrap import members_of
 from ..estimators.validation import TableEstimator, store_parameters
 from ..table.feature_map import FeatureMap
 from ..table.frames import as_frame
+from ..table.records import is_records
 from ..table.training_set import TrainingSet, check_groups
 from ..training.blending import blend_weights, find_temperature
 from ..training.progress import Steps
@@ -421,6 +422,8 @@ class _Blend(MemberParameters, TableEstimator):
         if not hasattr(self, "members_"):  # the check itself takes longer than a prediction
             check_is_fitted(self, "members_")
         classes = self._every_classes if hasattr(self, "classes_") else None
+        if is_records(X):  # which members of other packages do not read
+            X = as_frame(X, getattr(self, "feature_names_in_", None))
         with each_warning_once():
             response = sum(
                 self.weights_[name] * response_of(model, X, classes)

@@ -56,7 +56,7 @@ class TableReader(TransformerMixin, TableEstimator):
     def transform(self, X):
         """The matrix of a table with the same columns: (n_samples, n_features_in_), float64."""
         check_is_fitted(self, "levels_")
-        X = as_frame(X)
+        X = as_frame(X, getattr(self, "feature_names_in_", None))
         table, _ = self._read(X, list(self.levels_), False)
         if table is None:
             return self._validated(X, reset=False).astype(np.float64, copy=False)

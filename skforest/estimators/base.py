@@ -316,7 +316,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         """Rows to predict, with the feature map not yet applied."""
         check_is_fitted(self, "forest_")
         levels = self.forest_.levels
-        given = X = as_frame(self._unfolded(X))
+        names = getattr(self, "feature_names_in_", None)
+        given = X = as_frame(self._unfolded(X), names)
         table, _ = self._read(X, list(levels), reset=False)
         if table is None:
             X = self._validated(X, reset=False)

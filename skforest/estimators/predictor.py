@@ -4,13 +4,15 @@
 estimator makes (`_responder`). It has no state that a call changes.
 """
 
+from collections.abc import Mapping
 from copy import copy
 from operator import methodcaller
 
 import numpy as np
 
-from ..table.frames import refuse_records
+from ..table.frames import as_frame
 from ..table.matrix import dense
+from ..table.records import is_records, refuse_records
 
 
 class Predictor:
@@ -25,7 +27,9 @@ class Predictor:
     shape (n_features,). The dtype is float32, unless the training values of a column differ by
     less than float32 can represent, as seconds since 1970 do. A missing value is NaN. A category
     is the number of its level, as `encode` returns it; any other number is an unknown level. The
-    prediction of a single row has no axis of samples.
+    prediction of a single row has no axis of samples. If the estimator was fitted with names of
+    columns, a row may also be a dict with these keys, and several rows a list of dicts; they take
+    longer, since they are encoded first.
 
     ``predictor(X)`` returns class probabilities, or the predictions of a regressor.
 
@@ -72,7 +76,7 @@ class Predictor:
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features) or (n_features,), `dtype`
+        X : ndarray of shape (n_samples, n_features) or (n_features,), `dtype`; dict or dicts
 
         Returns
         -------
@@ -82,12 +86,13 @@ class Predictor:
         Raises
         ------
         TypeError
-            If X is not an ndarray of `dtype`.
+            If X is neither an ndarray of `dtype` nor rows as dicts.
         ValueError
             If X is not C-contiguous, has no rows, or has another number of features.
         """
-        found = self._estimator._prediction_of(self._respond(self._rows(X)))
-        return found if X.ndim == 2 else found[0]
+        rows, is_row = self._rows(X)
+        found = self._estimator._prediction_of(self._respond(rows))
+        return found[0] if is_row else found
 
     def encode(self, X):
         """Encode a table as an array that the predictor takes.
@@ -106,8 +111,12 @@ class Predictor:
         return np.ascontiguousarray(dense(self._encode(X)), dtype=self.dtype)
 
     def _rows(self, X):
-        """X as a table; TypeError or ValueError if its type, dtype or shape is not as needed."""
+        """X as a table, and whether it is a single row; errors if it is not as needed."""
         if type(X) is not np.ndarray or X.dtype != self.dtype:
+            names = getattr(self._estimator, "feature_names_in_", None)
+            is_row = isinstance(X, Mapping) and not any(map(np.ndim, X.values()))
+            if names is not None and (is_row or is_records(X)):
+                return self.encode(as_frame([X] if is_row else X, names)), is_row
             refuse_records(X)
             what = f"ndarray of {X.dtype}" if type(X) is np.ndarray else type(X).__name__
             raise TypeError(
@@ -122,7 +131,7 @@ class Predictor:
             )
         if not X.flags.c_contiguous:
             raise ValueError("X is not C-contiguous; pass np.ascontiguousarray(X)")
-        return X if X.ndim == 2 else X[None]
+        return (X, False) if X.ndim == 2 else (X[None], True)
 
 
 class ClassPredictor(Predictor):
@@ -147,7 +156,7 @@ class ClassPredictor(Predictor):
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features) or (n_features,), `dtype`
+        X : ndarray of shape (n_samples, n_features) or (n_features,), `dtype`; dict or dicts
 
         Returns
         -------
@@ -160,7 +169,8 @@ class ClassPredictor(Predictor):
         TypeError, ValueError
             As `predict`.
         """
-        found = self._estimator._probabilities_of(self._respond(self._rows(X)))
-        if X.ndim == 2:
+        rows, is_row = self._rows(X)
+        found = self._estimator._probabilities_of(self._respond(rows))
+        if not is_row:
             return found
         return [part[0] for part in found] if isinstance(found, list) else found[0]

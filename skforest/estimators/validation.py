@@ -54,7 +54,7 @@ DATE_TEXT = re.compile(
 )
 NO_CATEGORIES = {  # the reasons, and what to do
     "numbers as text": "Convert numbers with pandas.to_numeric",
-    "dates or times as text": "Derive numbers from dates, such as the year or the day of the week",
+    "dates or times as text": "Derive numbers from dates with skforest.DateFeatures",
     "as many levels as rows, or nearly": "Drop identifiers, and derive numbers from free text",
 }
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")

@@ -4,6 +4,7 @@ from numbers import Integral
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.unwrap import refusal, unwrapped
@@ -282,6 +283,33 @@ def check_int(name, value, least, most=None, or_none=False):
     if not is_int or value < least or (most is not None and value > most):
         valid = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name}={value!r} must be an int {valid}{', or None' * or_none}")
+
+
+def column_numbers(parameter, columns, names):
+    """Numbers of columns that are given by name or number."""
+    found = []
+    for key in columns:
+        is_number = isinstance(key, Integral) and -1 < key < len(names)
+        if key not in names and not is_number:
+            raise ValueError(f"{parameter} has {key!r}, which is not a column")
+        found.append(names.index(key) if key in names else int(key))
+    return found
+
+
+def output_number(estimator, n_outputs, target):
+    """Number of the output that `target` names: a label, an int in regression, or (int, label).
+
+    Outputs are the columns of probabilities, those of all outputs side by side, or of predictions.
+    """
+    known = list(range(n_outputs))
+    if is_classifier(estimator) and isinstance(estimator.classes_, list):
+        classes = enumerate(estimator.classes_)
+        known = [(k, label) for k, labels in classes for label in labels.tolist()]
+    elif is_classifier(estimator):
+        known = estimator.classes_.tolist()
+    if target not in known:
+        raise ValueError(f"target={target!r} must be one of {known}")
+    return known.index(target)
 
 
 def check_tree(forest, tree):

@@ -1,5 +1,6 @@
 """Counterfactuals: small changes of a row that change its prediction."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -10,11 +11,13 @@ from scipy import sparse
 from sklearn.base import is_classifier
 
 from ..estimators.unwrap import unwrapped
-from ..table.frames import CATEGORY, as_frame, read_table, table_of_matrix
+from ..table.frames import CATEGORY, as_frame, as_level, read_table, table_of_matrix
 from ..table.matrix import usual_range, value_range
+from .contents import column_numbers
 
 N_STEPS = 32  # points of a segment that are predicted together
 N_ROUNDS = 4  # rounds of a search on a segment, which find a point up to 32^-4 of its length
+N_SEARCHES = 4  # searches for each answer, each of which leaves out columns of answers before
 
 
 @dataclass
@@ -27,7 +30,18 @@ class Counterfactual:
     changes: dict
 
 
-def counterfactual(estimator, x, background, target=None, *, n_starts=10):
+def counterfactual(
+    estimator,
+    x,
+    background,
+    target=None,
+    *,
+    vary=None,
+    fixed=(),
+    limits=None,
+    n_answers=1,
+    n_starts=10,
+):
     """Find a row near `x` that has another prediction.
 
     A counterfactual says what would have to be different for another result. The search starts at
@@ -48,14 +62,26 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     target : label or (low, high), default=None
         For a classifier, the wanted label; None: any label other than that of x. For a regressor,
         the interval that shall contain the prediction, ends included; infinite ends are allowed.
+    vary : sequence of str or int, default=None
+        Columns that may change, by name or number. None: all.
+    fixed : sequence of str or int, default=()
+        Columns that may not change.
+    limits : dict of str or int to limit, default=None
+        What columns may change to, by name or number: for numbers (low, high), ends included, or
+        "increase" or "decrease"; for categories, a list of levels. A value that does not change
+        may be outside.
+    n_answers : int, default=1
+        Number of answers, at least 1. If it is larger than 1, a list is returned.
     n_starts : int, default=10
-        Number of rows of the background from which the search starts, at least 1. With more rows,
+        Number of rows of the background from which a search starts, at least 1. With more rows,
         the result is nearer; the time is proportional to their number.
 
     Returns
     -------
-    counterfactual : Counterfactual
-        It has the attributes
+    counterfactual : Counterfactual or list of Counterfactual
+        With ``n_answers > 1``, a list of at most so many, those with the fewest changed columns
+        first, then the nearest. Two answers differ in the columns that they change, in a level, or
+        in whether a number increases. Each has the attributes
 
         row : ndarray of shape (n_features,), or data frame of one row
             The changed row.
@@ -72,9 +98,9 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     TypeError
         If x or the background is sparse.
     ValueError
-        If x is not one row with the columns of the background, if `target` or `n_starts` is
-        invalid, if x already has the wanted prediction, or if no row of the background has it
-        without missing values that x has.
+        If x is not one row with the columns of the background, if a parameter is invalid, if x
+        already has the wanted prediction, or if no row of the background has it after its columns
+        that must not change are set to those of x.
 
     See Also
     --------
@@ -86,7 +112,9 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     deviation of the column in the background [1]_. A different category counts as distance 1, and
     so does a value in place of a missing one. Columns of whole numbers keep whole numbers, even if
     their dtype is float. A value that x has does not become missing. The result is near x, but
-    need not be the nearest possible point. It explains the model: it does not say what would
+    need not be the nearest possible point. Numbers of the background outside their limits are set
+    to the nearest limit first. More answers are searched without a column of an earlier one, with
+    up to 4 searches for each. A counterfactual explains the model: it does not say what would
     happen if somebody changed a column in the world.
 
     References
@@ -101,47 +129,56 @@ def counterfactual(estimator, x, background, target=None, *, n_starts=10):
     >>> from skforest import ManifoldForestClassifier, counterfactual
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> forest = ManifoldForestClassifier(50, random_state=0).fit(X, y)
-    >>> found = counterfactual(forest, X.iloc[[60]], X, target=2)
-    >>> int(found.prediction)
-    2
-    >>> "petal width (cm)" in found.changes
-    True
+    >>> for found in counterfactual(forest, X.iloc[[60]], X, target=2, n_answers=2):
+    ...     for name, (before, after) in found.changes.items():
+    ...         print(name, "from", before, "to", round(after, 2))
+    petal width (cm) from 1.0 to 1.65
+    petal length (cm) from 3.5 to 5.79
     """
-    if not (isinstance(n_starts, Integral) and n_starts > 0):
-        raise ValueError(f"n_starts={n_starts!r} must be an int of at least 1")
+    for name, count in (("n_answers", n_answers), ("n_starts", n_starts)):
+        if not (isinstance(count, Integral) and count > 0):
+            raise ValueError(f"{name}={count!r} must be an int of at least 1")
     whole = unwrapped(estimator)
     if not whole.transformers:  # otherwise rows are those that the pipeline takes
         estimator = whole.estimator
     rows = _Rows(estimator, x, background)
+    rows.restrict(vary, fixed, limits)
     before, predictions = estimator.predict(rows.x), estimator.predict(background)
     if predictions.ndim > 1:
         raise ValueError("estimator has several outputs; an estimator of one output is needed")
     is_wanted = _condition(estimator, target, before[0])
-    candidates = np.flatnonzero(is_wanted(predictions))
-    if not len(candidates):
-        raise ValueError(f"no row of background has the wanted prediction (target={target!r})")
-    order = np.argsort(rows.distances(rows.codes[1:][candidates]), kind="stable")
 
-    def is_changed(start, mask, steps):
-        mixtures, _ = rows.mixtures(start, mask, steps)
-        return is_wanted(estimator.predict(mixtures))
+    def is_changed(*mixture):
+        return is_wanted(estimator.predict(rows.mixtures(*mixture)[0]))
 
-    found = []
-    for start in candidates[order].tolist():
-        if len(found) < n_starts and (one := _refined(rows, start, is_changed)) is not None:
-            found.append(one)
+    found, left_out = {}, [frozenset()]
+    for number, columns in enumerate(left_out):
+        kinds = []
+        for mixture in _search(rows, columns, n_starts, is_changed):
+            kinds.append(rows.kind_of_change(*mixture))
+            found.setdefault(kinds[-1], mixture)
+        # Answers that also change other columns are not shown.
+        minimal = {kind: one for kind, one in found.items() if not any(k < kind for k in found)}
+        n_searches = n_answers if len(minimal) >= n_answers else N_SEARCHES * n_answers
+        if number + 1 >= n_searches:
+            break
+        more = (columns | {j} for kind in kinds[:1] for j, _ in sorted(kind))
+        left_out += [one for one in more if one not in left_out]
     if not found:
+        reason = ""
+        if rows.is_restricted:
+            names = [rows.names[j] for j in np.flatnonzero(rows.can_change.any(axis=0))]
+            reason = f" if only these columns change, within limits: {names}"
+        elif is_wanted(predictions).any():
+            reason = ", or only with values missing that x has"
         raise ValueError(
-            "rows of background have the wanted prediction only with values missing that x has"
+            f"no row of background has the wanted prediction (target={target!r}){reason}"
         )
-    row, codes = min(found, key=lambda one: rows.distances(one[1])[0])
-    changed = np.flatnonzero(rows.differences(codes)[0])
-    return Counterfactual(
-        row=row[0] if isinstance(row, np.ndarray) else row,
-        prediction=estimator.predict(row)[0],
-        distance=float(rows.distances(codes)[0]),
-        changes={rows.names[j]: (rows.entry(rows.x, j), rows.entry(row, j)) for j in changed},
-    )
+    kept = found if n_answers == 1 else minimal
+    answers = [rows.answer(estimator, *mixture) for mixture in kept.values()]
+    if n_answers == 1:
+        return min(answers, key=lambda one: one.distance)
+    return sorted(answers, key=lambda one: (len(one.changes), one.distance))[:n_answers]
 
 
 def _condition(estimator, target, prediction):
@@ -154,49 +191,52 @@ def _condition(estimator, target, prediction):
         if prediction == target:
             raise ValueError(f"x is predicted as target={target!r} already")
         return lambda found: found == target
-    is_pair = isinstance(target, tuple | list) and len(target) == 2
-    if not is_pair or not all(isinstance(end, Real) for end in target):
-        raise ValueError(f"target={target!r} must be (low, high) for a regressor")
-    low, high = target
-    if not low <= high:
-        raise ValueError(f"target={target!r}: low must not be larger than high")
+    low, high = _pair(target, f"target={target!r} must be (low, high) for a regressor")
     if low <= prediction <= high:
         raise ValueError(f"the prediction of x, {prediction:.6g}, is in target={target!r} already")
     return lambda found: (low <= found) & (found <= high)
 
 
-def _refined(rows, start, is_changed):
-    """A row between x and a background row, near x, in the form of `_Rows.mixtures`.
+def _pair(given, message):
+    """Two ends of an interval; ValueError if they are none."""
+    is_pair = isinstance(given, tuple | list) and len(given) == 2
+    if not is_pair or not all(isinstance(end, Real) for end in given):
+        raise ValueError(message)
+    if not given[0] <= given[1]:
+        raise ValueError(f"{message}, and low must not be larger than high")
+    return given
 
-    None if the prediction is not as wanted without values that are missing in the background row.
+
+def _search(rows, left_out, n_starts, is_changed):
+    """Rows with the wanted prediction as arguments of `_Rows.mixtures`, the nearest to x first."""
+    mask = rows.can_change.copy()
+    mask[:, list(left_out)] = False
+    starts = np.flatnonzero(mask.any(axis=1))
+    if len(starts):
+        starts = starts[is_changed(starts, mask[starts], 1.0)]
+    distances = rows.distances(np.where(mask, rows.ends, rows.codes[0])[starts])
+    starts = starts[np.argsort(distances, kind="stable")[:n_starts]].tolist()
+    mixtures = [_refined(rows, start, mask[start].copy(), is_changed) for start in starts]
+    return sorted(mixtures, key=lambda one: rows.distances(rows.mixtures(*one)[1])[0])
+
+
+def _refined(rows, start, mask, is_changed):
+    """A row between x and a background row, near x, as the arguments of `_Rows.mixtures`.
+
+    The prediction is as wanted with the columns of `mask` from the background row.
     """
-    mask = _fewest_columns(rows, start, is_changed)
-    if mask is None:
-        return None
+    difference = rows.differences(rows.ends[start][None])[0]
+    for j in np.argsort(-difference, kind="stable"):
+        if mask[j]:
+            mask[j] = False
+            mask[j] = not is_changed(start, mask, 1.0)[0]
     low, high = 0.0, 1.0  # unchanged, changed
     for _ in range(N_ROUNDS):
         steps = np.linspace(low, high, N_STEPS + 1)
         found = np.append(is_changed(start, mask, steps[1:-1]), True)
         first = int(np.argmax(found))
         low, high = steps[first], steps[first + 1]
-    return rows.mixtures(start, mask, [high])
-
-
-def _fewest_columns(rows, start, is_changed):
-    """Mask of columns to take from a background row; the others are as in x.
-
-    No value becomes missing. None if that is not enough.
-    """
-    other = rows.codes[1 + start]
-    difference = rows.differences(other[None])[0]
-    becomes_missing = np.isnan(other) & ~np.isnan(rows.codes[0])
-    mask = (difference > 0) & ~becomes_missing
-    if becomes_missing.any() and not is_changed(start, mask, [1.0])[0]:
-        return None
-    for j in np.argsort(-difference, kind="stable")[: np.count_nonzero(mask)]:
-        mask[j] = False
-        mask[j] = not is_changed(start, mask, [1.0])[0]
-    return mask
+    return start, mask, high
 
 
 def _deviations(codes):
@@ -222,6 +262,10 @@ class _Rows:
     x : ndarray of shape (1, n_features) or data frame
     codes : ndarray of shape (1 + n_rows, n_features), float64
         x and the background: numbers, or numbers of levels for categories; NaN if missing.
+    ends : ndarray of shape (n_rows, n_features), float64
+        The background, with numbers moved into their limits.
+    can_change : ndarray of shape (n_rows, n_features), bool
+        Whether x may take a value of `ends`, which differs from its own.
     names : list
         Names of the columns, or their numbers.
     """
@@ -238,8 +282,9 @@ class _Rows:
         if self._is_category is None:
             kinds = [table.kind(j) for j in range(len(table))]
             self._is_category = np.array([kind == CATEGORY for kind in kinds])
-        levels = {j: table.levels(j) for j in np.flatnonzero(self._is_category).tolist()}
-        self.codes = table.matrix(levels)
+        categories = np.flatnonzero(self._is_category).tolist()
+        self._levels = {j: table.levels(j) for j in categories}
+        self.codes = table.matrix(self._levels)
         spread = _deviations(self.codes[1:])
         self._spread = np.where(spread > 0, spread, 1.0)
         self._is_whole = np.array([self._holds_integers(j) for j in range(len(self.names))])
@@ -254,7 +299,7 @@ class _Rows:
                 raise ValueError("x must be a data frame of one row, such as X.iloc[[0]]")
             if sorted(own.columns) != sorted(frame.columns):
                 raise ValueError("x must have the columns of background")
-            self._frame = nw.concat([own.select(frame.columns), frame])
+            self._frame = nw.concat([own.select(nw.col(*frame.columns)), frame])
             self._native, self.x = nw.to_native(self._frame), nw.to_native(self._frame[[0]])
             return
         background, x = np.asarray(background), np.asarray(x)
@@ -272,6 +317,64 @@ class _Rows:
         known = self.codes[np.isfinite(self.codes[:, j]), j]
         return len(known) > 0 and (known == np.rint(known)).all()
 
+    def restrict(self, vary, fixed, limits):
+        """Set the columns that may change, and what they may change to."""
+        own, self.ends = self.codes[0], self.codes[1:]
+        fixed, limits = (
+            column_numbers("fixed", fixed, self.names),
+            {} if limits is None else limits,
+        )
+        self.is_restricted = vary is not None or len(fixed) + len(limits) > 0
+        varying = column_numbers("vary", self.names if vary is None else vary, self.names)
+        if vary is not None and set(varying) & set(fixed):
+            name = self.names[min(set(varying) & set(fixed))]
+            raise ValueError(f"column {name!r} is both in vary and in fixed")
+        is_allowed = np.zeros(self.ends.shape, dtype=bool)
+        is_allowed[:, np.setdiff1d(varying, fixed).astype(int)] = True
+        self._low, self._high = np.full((2, len(own)), [[-np.inf], [np.inf]])
+        for key, limit in limits.items():
+            (j,) = column_numbers("limits", [key], self.names)
+            shown = f"limits={{{key!r}: {limit!r}}}"
+            if j in self._levels:
+                levels = self._levels[j]
+                is_list = isinstance(limit, Collection) and not isinstance(limit, str)
+                if not is_list or not {as_level(value) for value in limit} <= set(levels):
+                    raise ValueError(f"{shown} must be a list of levels among {levels[:20]}")
+                codes = [levels.index(as_level(value)) for value in limit]
+                is_allowed[:, j] &= np.isin(self.ends[:, j], codes)
+            elif isinstance(limit, str) and limit in ("increase", "decrease"):
+                (self._low if limit == "increase" else self._high)[j] = own[j]
+            else:
+                low, high = _pair(limit, f'{shown} must be (low, high), "increase" or "decrease"')
+                is_whole = self._is_whole[j]
+                self._low[j] = np.ceil(low) if is_whole else low
+                self._high[j] = np.floor(high) if is_whole else high
+        moved = np.clip(self.ends, self._low, self._high)
+        is_number = ~self._is_category & np.isfinite(own) & ~np.isnan(self.ends)
+        self.ends = np.where(is_number, moved, self.ends)
+        is_within = (self._low <= self.ends) & (self.ends <= self._high)
+        becomes_missing = np.isnan(self.ends) & ~np.isnan(own)
+        self.can_change = is_allowed & (self.differences(self.ends) > 0) & ~becomes_missing
+        self.can_change &= is_within | self._is_category
+
+    def kind_of_change(self, *mixture):
+        """The changed columns, with the levels of categories and the signs of changes."""
+        _, codes = self.mixtures(*mixture)
+        sign = np.nan_to_num(np.sign(codes - self.codes[0]))
+        kind = np.where(self._is_category, codes, sign)[0].tolist()
+        return frozenset((j, kind[j]) for j in np.flatnonzero(self.differences(codes)[0]).tolist())
+
+    def answer(self, estimator, *mixture):
+        """A mixture as a Counterfactual."""
+        row, codes = self.mixtures(*mixture)
+        changed = np.flatnonzero(self.differences(codes)[0])
+        return Counterfactual(
+            row=row[0] if isinstance(row, np.ndarray) else row,
+            prediction=estimator.predict(row)[0],
+            distance=float(self.distances(codes)[0]),
+            changes={self.names[j]: (self.entry(self.x, j), self.entry(row, j)) for j in changed},
+        )
+
     def differences(self, codes):
         """Differences of rows from x in each column, in units of its spread."""
         own = self.codes[0]
@@ -283,42 +386,47 @@ class _Rows:
         """Sums of the differences of rows from x."""
         return self.differences(codes).sum(axis=1)
 
-    def mixtures(self, start, mask, steps):
-        """Rows between x and a background row.
+    def mixtures(self, starts, mask, steps):
+        """Rows between x and background rows.
 
         Parameters
         ----------
-        start : int
-            Number of the background row.
-        mask : ndarray of shape (n_features,), bool
-            Columns that are taken from it; the others are as in x.
-        steps : array-like of shape (n_steps,)
-            How far numbers are moved, from 0, as in x, to 1, as in the background row.
+        starts : int or ndarray of shape (n_mixtures,)
+            Numbers of the background rows.
+        mask : ndarray of shape (n_features,) or (n_mixtures, n_features), bool
+            Columns that are taken from them; the others are as in x.
+        steps : float or ndarray of shape (n_mixtures,)
+            How far numbers are moved, from 0, as in x, to 1, as in `ends`.
 
         Returns
         -------
-        mixtures : ndarray of shape (n_steps, n_features) or data frame
-        codes : ndarray of shape (n_steps, n_features), float64
+        mixtures : ndarray of shape (n_mixtures, n_features) or data frame
+        codes : ndarray of shape (n_mixtures, n_features), float64
         """
-        steps = np.asarray(steps)[:, None]
-        own, other = self.codes[0], self.codes[1 + start]
+        starts, steps = np.broadcast_arrays(*np.atleast_1d(starts, steps))
+        own, other, steps = self.codes[0], self.ends[starts], steps[:, None]
+        mask = np.broadcast_to(mask, other.shape)
         is_moved = mask & ~self._is_category & np.isfinite(own) & np.isfinite(other)
         between = np.where(steps == 1, other, own + steps * (other - own))
         between = np.where(self._is_whole, np.round(between), between)
+        between = np.where(steps > 0, np.clip(between, self._low, self._high), between)
         codes = np.where(is_moved, between, np.where(mask, other, own))
+        number = np.where(mask, 1 + starts[:, None], 0)
         if self._frame is None:
-            source = np.where(mask, self._native[1 + start], self._native[0])
-            rows = np.tile(source, (len(steps), 1))
-            rows[:, is_moved] = between[:, is_moved]
+            rows = self._native[number, np.arange(len(own))]
+            rows[is_moved] = between[is_moved]
             return rows, codes
-        other_rows = self._frame[[1 + start] * len(steps)]
-        taken = [other_rows[self.names[j]] for j in np.flatnonzero(mask & ~is_moved)]
-        moved = [self._moved(j, between[:, j]) for j in np.flatnonzero(is_moved)]
-        return nw.to_native(self._frame[[0] * len(steps)].with_columns(*taken, *moved)), codes
+        taken = [
+            self._moved(j, codes[:, j])
+            if is_moved[:, j].any()
+            else self._frame.get_column(self.names[j])[number[:, j]]
+            for j in np.flatnonzero(mask.any(axis=0))
+        ]
+        return nw.to_native(self._frame[[0] * len(codes)].with_columns(*taken)), codes
 
     def _moved(self, j, values):
         """Values of a column as a series of its dtype."""
-        column = self._frame[self.names[j]]
+        column = self._frame.get_column(self.names[j])
         series = nw.new_series(self.names[j], values, backend=self._frame.implementation)
         is_number = column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean)
         return series.cast(column.dtype) if is_number else series
@@ -328,4 +436,4 @@ class _Rows:
         if self._frame is None:
             value = row[0, j]
             return value.item() if isinstance(value, np.generic) else value
-        return nw.from_native(row)[self.names[j]].to_list()[0]
+        return nw.from_native(row).get_column(self.names[j]).to_list()[0]

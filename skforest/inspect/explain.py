@@ -17,7 +17,7 @@ from ..forest.statistics import probabilities
 from ..table.frames import as_frame, mixed_rows, stacked_rows
 from ..table.matrix import dense
 from ..training.threads import in_parallel
-from .contents import value_rows
+from .contents import output_number, value_rows
 
 UNITS = ("auto", "raw", "response")
 MAX_BACKGROUND = 100  # rows of X that background=None takes
@@ -56,6 +56,7 @@ def shapley_values(
     background=None,
     units="auto",
     *,
+    target=None,
     max_exact=10,
     n_permutations=4,
     n_jobs=None,
@@ -87,6 +88,9 @@ def shapley_values(
         "auto": "raw" for oblique boosting and for a `skforest.Loss` with an `inverse_link`,
         "response" otherwise. Raw scores of several bags differ from `decision_function`, see
         Notes.
+    target : label, int or (int, label), default=None
+        Class label, or number of the output in regression, that is explained; for several outputs
+        of labels, the number of the output and a label. None: all, but of two classes the second.
     max_exact : int, default=10
         Splits that depend on at most this many of the features in which two rows differ are
         explained exactly, see Notes. From 0 to 16.
@@ -106,9 +110,8 @@ def shapley_values(
         shap. Otherwise an object with the same attributes:
 
         values : ndarray of shape (n_samples, n_features) or (n_samples, n_features, n_outputs)
-            Two-dimensional for a single output, and for two classes, where the second class is
-            explained. A category and its indicators, or a number and its indicator of missing
-            values, are one feature.
+            Two-dimensional for a single output, with `target`, and for two classes. A category
+            and its indicators, or a number and its indicator of missing values, are one feature.
         base_values : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             The same for all rows.
         data : ndarray of shape (n_samples, n_features)
@@ -181,6 +184,7 @@ def shapley_values(
     seed = draw_seed(random_state)
     whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
     game = _game(estimator, units)
+    k = None if target is None else output_number(estimator, game.n_responses, target)
     X = as_frame(whole.transform(X))
     X = X if hasattr(X, "shape") else np.asarray(X)
     if background is None:
@@ -207,6 +211,10 @@ def shapley_values(
         values += more_values
         variance += more_variance
     base = game.respond((part, part.background) for part in parts).mean(axis=0)
+    if k is not None and game.outputs == "all":
+        values, variance, base = values[..., [k]], variance[..., [k]], base[[k]]
+    elif k == 0:  # of two classes, whose probabilities add up to 1, and raw scores to 0
+        values, base = -values, (1 - base if game.outputs == "second" else -base)
     names = whole.names(getattr(estimator, "feature_names_in_", None))
     return _explanation(estimator, names, X, values, np.tile(base, (X.shape[0], 1)), variance)
 

@@ -71,14 +71,19 @@ def import_axes(name):
     return Axes
 
 
-def panels(display, ax, n_panels, size, widths=None):
-    """Axes to plot on: those given, or those of a new figure."""
+def panels(display, ax, n_panels, size, widths=None, n_columns=None):
+    """Axes to plot on: those given, or those of a new figure, which share y if they have rows."""
     Axes = import_axes(type(display).__name__)
     if ax is None:
         import matplotlib.pyplot as plt
 
         options = {"figsize": size, "layout": "constrained", "width_ratios": widths}
-        return plt.subplots(1, n_panels, squeeze=False, **options)[1][0]
+        n_rows = -(-n_panels // n_columns) if n_columns else 1
+        options["sharey"] = n_columns is not None
+        axes = plt.subplots(n_rows, n_columns or n_panels, squeeze=False, **options)[1].ravel()
+        for unused in axes[n_panels:]:
+            unused.remove()
+        return axes[:n_panels]
     axes = np.ravel(np.asarray(ax, dtype=object))
     if not all(isinstance(one, Axes) for one in axes):
         raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")

@@ -5,7 +5,6 @@ matrix of numbers, with the number of the level for a category and NaN for missi
 matrices of numbers are only checked here.
 """
 
-from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Integral, Real
 
@@ -15,14 +14,15 @@ from scipy import sparse
 
 from .._warnings import warn_caller
 from .matrix import dense
+from .records import frame_of_records, is_records, refuse_records
 
 UNKNOWN = -1.0  # the code of a level that was not seen in training
 MAX_LEVELS = 2**24  # codes up to here are exact in float32
 MAX_EXACT = 2**53  # integers up to here are exact in float64
 NUMBER, CATEGORY, DATE = "number", "category", "date"
 DATES_ADVICE = (
-    "dates or times, numbers or categories are needed; derive numbers from them first, such as "
-    "the year, the day of the week, or the days since a reference date"
+    "dates or times, numbers or categories are needed; put skforest.DateFeatures before the "
+    "estimator, as in a Pipeline, which derives numbers from them, such as the day of the week"
 )
 FEW_ROWS = 32  # up to this number, validation takes longer than prediction
 
@@ -270,11 +270,14 @@ def _kind_of_array(column):
 # ---------------------------------------------------------------------------------- reading tables
 
 
-def as_frame(X):
+def as_frame(X, names=None):
     """Return X, or a pyarrow table if only the interchange protocols can read X.
 
-    TypeError for rows as dicts or text, with advice.
+    With `names` of the columns, a list of dicts with these keys becomes a data frame. TypeError
+    for other rows as dicts, and for text, with advice.
     """
+    if names is not None and is_records(X):
+        X = frame_of_records(X, names)
     refuse_records(X)
     shape = getattr(X, "shape", None)
     has_rows_only = isinstance(shape, tuple) and len(shape) == 1
@@ -296,26 +299,6 @@ def as_frame(X):
                 return pyarrow.table(X)
             return pyarrow.interchange.from_dataframe(X)
     return X
-
-
-def refuse_records(X):
-    """Raise TypeError if X is a dict, a list of dicts, or text such as JSON."""
-    is_list = isinstance(X, list | tuple) or (type(X) is np.ndarray and X.ndim == 1)
-    first = X[0] if is_list and len(X) else X
-    if isinstance(first, str | bytes):
-        if first is not X:
-            return
-        one_row = "pandas.DataFrame([json.loads(X)]) for one row as a JSON object"
-        what, how = "text", f"{one_row}, pandas.read_csv for a file"
-    elif not isinstance(first, Mapping) or hasattr(first, "shape"):  # dok_matrix is a dict
-        return
-    elif first is not X:
-        what, how = "a list of dicts", "pandas.DataFrame(X)"
-    elif any(np.ndim(value) for value in X.values()):
-        what, how = "a dict", "pandas.DataFrame(X)"
-    else:
-        what, how = "a dict", "pandas.DataFrame([X])"
-    raise TypeError(f"X is {what}; a data frame or an array is needed: pass {how}")
 
 
 def read_table(X):

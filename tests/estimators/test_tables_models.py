@@ -14,6 +14,7 @@ from makers import assert_same_trees, response
 from makers import mixed_table as table
 from makers import mixed_target as target
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 import skforest
 from skforest import (
@@ -307,16 +308,81 @@ def test_few_rows_are_checked_alike_before_and_after_the_first_ones(cls, names):
     ],
 )
 def test_records_are_refused_with_what_to_write(rows, what):
-    frame = table()[["size"]]
-    model = skforest.ManifoldForestClassifier(2).fit(frame, target_of(table()))
+    X = table()[["size"]].to_numpy()
+    model = skforest.ManifoldForestClassifier(2).fit(X, target_of(table()))
     members = [skforest.ManifoldForestClassifier(5)]
-    blend = skforest.BlendedForestClassifier(members, cv=2).fit(frame, target_of(table()))
+    blend = skforest.BlendedForestClassifier(members, cv=2).fit(X, target_of(table()))
     for one in (model, blend):
         for call in (one.predict, one.predict_proba, one.predictor(), one.predictor().encode):
             with pytest.raises(TypeError, match=f"X is {what}"):
                 call(rows)
         with pytest.raises(TypeError, match=f"X is {what}"):
             one.fit(rows, [0])
+
+
+@pytest.fixture(scope="module")
+def models_of_records():
+    """Models of a table with names, and a few of its rows as dicts."""
+    frame, y = table(), target_of(table())
+    members = [skforest.ManifoldForestClassifier(2), skforest.ObliqueBoostingClassifier(2)]
+    outside = [LogisticRegression(), skforest.ManifoldForestClassifier(2)]
+    models = [
+        skforest.ManifoldForestClassifier(2, random_state=0).fit(frame, y),
+        skforest.BlendedForestClassifier(members, cv=2, random_state=0).fit(frame, y),
+        skforest.BlendedForestClassifier(outside, cv=2, random_state=0).fit(frame, y),
+    ]
+    return models, frame[:4]
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_rows_as_dicts(models_of_records):
+    models, frame = models_of_records
+    rows = [dict(reversed(row.items())) for row in frame.to_dict("records")]
+    rows = [{k: None if v != v else v for k, v in row.items()} for row in rows]  # as JSON
+    for model in models:
+        expected = model.predict_proba(frame)
+        np.testing.assert_array_equal(model.predict_proba(rows), expected)
+        np.testing.assert_array_equal(model.predict(tuple(rows)), model.predict(frame))
+    for model in models[:2]:
+        predictor = model.predictor()
+        np.testing.assert_allclose(predictor(rows), model.predict_proba(frame), rtol=1e-5)
+        np.testing.assert_array_equal(predictor(rows[3]), predictor(rows)[3])
+        assert predictor.predict(rows[3]) == model.predict(frame)[3]
+    frame = table()[["size"]]
+    only = [LogisticRegression()]
+    blend = skforest.BlendedForestClassifier(only, cv=2).fit(frame.fillna(0), target_of(table()))
+    found = blend.predictor()({"size": 3.0})
+    np.testing.assert_allclose(found, blend.predict_proba([{"size": 3.0}])[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_rows_as_dicts_without_pandas(models_of_records, monkeypatch, library):
+    pytest.importorskip(library)
+    (model, *_), frame = models_of_records
+    rows = frame.astype({"size": object}).to_dict("records")
+    rows = [{k: None if v != v else v for k, v in row.items()} for row in rows]
+    rows[0]["age"], rows[1]["age"] = 3, 3.5
+    expected = model.predict_proba(frame.assign(age=[3, 3.5, *frame["age"][2:]]))
+    monkeypatch.setattr("skforest.table.records.find_spec", lambda name: name == library)
+    np.testing.assert_array_equal(model.predict_proba(rows), expected)
+    monkeypatch.setattr("skforest.table.records.find_spec", lambda name: None)
+    with pytest.raises(TypeError, match=r"list of dicts.*DataFrame\(X\)"):
+        model.predict(rows)
+
+
+def test_dicts_with_other_keys(models_of_records):
+    (model, *_), frame = models_of_records
+    first, second = frame[:2].to_dict("records")
+    del first["city"]
+    for call in (model.predict, model.predictor()):
+        with pytest.raises(ValueError, match=r"row 1 of X has no \['city'\]"):
+            call([second, first])
+        with pytest.raises(ValueError, match=r"row 0 of X has the unknown keys \['sice'\]"):
+            call([second | {"sice": 1.0}])
+    with pytest.raises(TypeError, match=r"a dict.*DataFrame\(\[X\]\)"):
+        model.predict(second)
+    with pytest.raises(TypeError, match=r"a dict.*DataFrame\(X\)"):
+        model.predictor()({"size": [1.0]})
 
 
 def target_of(frame):

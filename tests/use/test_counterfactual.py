@@ -261,3 +261,141 @@ def test_bad_intervals():
     for target in (None, 3.0, (1, 2, 3), (2, 1), ("low", "high"), (-np.inf, np.inf)):
         with pytest.raises(ValueError, match="target="):
             counterfactual(model, X[0], X, target)
+
+
+# ------------------------------------------------------------------------------------ restrictions
+
+
+class Linear(ClassifierMixin, BaseEstimator):
+    """A random rule for tables of any kind with the columns of `mixed_table`."""
+
+    classes_ = np.array([False, True])
+
+    def __init__(self, seed=0):
+        self.seed = seed
+
+    def predict(self, X):
+        rng = np.random.default_rng(self.seed)
+        values = X if isinstance(X, np.ndarray) else X.to_numpy()
+        levels = [["red", "green", "blue"], ["A", "B"]]
+        score = rng.normal(scale=0.3, size=1)
+        for j in range(values.shape[1]):
+            column, weight = values[:, j], rng.normal(size=4)
+            if isinstance(column[0], str):
+                code = [levels[len(value) < 2].index(value) for value in column.tolist()]
+                score = score + weight[code]
+            else:
+                numbers = np.array([np.nan if v is None else v for v in column], dtype=float)
+                score = score + np.where(np.isnan(numbers), weight[0], weight[1] * numbers)
+        return score > 0
+
+
+LIMITS = {
+    "size": (-0.5, 0.8),
+    "colour": ["red", "blue"],
+    "town": ["A", "B"],
+    "children": "increase",
+    "smokes": "decrease",
+}
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "array"])
+def test_restrictions_hold(kind):
+    X = mixed_table()
+    X = X.assign(town=X["town"].astype(str))
+    names, limits, table = list(X), LIMITS, X
+    if kind == "polars":
+        table = pytest.importorskip("polars").from_pandas(X)
+    elif kind == "array":
+        table = X.to_numpy()
+        limits = {names.index(name): limit for name, limit in LIMITS.items()}
+    n_answers = n_failures = 0
+    for seed in range(6):
+        rng, model = np.random.default_rng(seed), Linear(seed)
+        which = rng.permutation(5)[:3].tolist()
+        vary = which if kind == "array" or seed % 2 else [names[j] for j in which]
+        options = [{"vary": vary}, {"fixed": vary}][seed % 2]
+        allowed = set(which) if "vary" in options else set(range(5)) - set(which)
+        x = table[seed : seed + 1]
+        try:
+            found = counterfactual(model, x, table, limits=limits, n_answers=3, **options)
+        except ValueError as error:
+            assert "if only these columns change" in str(error)
+            n_failures += 1
+            continue
+        kinds = set()
+        for one in found:
+            assert one.prediction != model.predict(x)[0]
+            assert len(one.changes) >= len(found[0].changes) > 0
+            signs = []
+            for key, (before, after) in one.changes.items():
+                j = key if kind == "array" else names.index(key)
+                assert j in allowed
+                assert after is not None and after == after
+                assert {
+                    0: lambda b, a: -0.5 <= a <= 0.8,
+                    1: lambda b, a: a in ("red", "blue"),
+                    2: lambda b, a: a in ("A", "B"),
+                    3: lambda b, a: a > b and a == int(a),
+                    4: lambda b, a: b and not a,
+                }[j](before, after)
+                signs.append((j, after if isinstance(after, str) else (after > (before or 0))))
+            kinds.add(tuple(signs))
+        assert len(kinds) == len(found) <= 3
+        n_answers += len(found)
+    assert n_answers > 4 and n_failures < 4
+
+
+def test_limits_with_a_forest_and_missing_values():
+    X = mixed_table()
+    y = (X["colour"] == "blue") | (X["size"] > 0.5)
+    model = skforest.ManifoldForestClassifier(10, random_state=0).fit(X, y)
+    i = int(np.flatnonzero(~model.predict(X) & X["size"].notna())[0])
+    x = X.iloc[[i]]
+    by_colour, by_size = counterfactual(model, x, X, n_answers=2)
+    assert {tuple(by_colour.changes), tuple(by_size.changes)} == {("colour",), ("size",)}
+    found = counterfactual(model, x, X, limits={"colour": ["red", "green"]})
+    assert list(found.changes) == ["size"]
+    assert found.changes["size"][1] > 0.4
+    with pytest.raises(ValueError, match=r"within limits: \['size', 'smokes'\]"):
+        counterfactual(model, x, X, vary=["size", "smokes"], limits={"size": (-9, 0)})
+
+
+def test_columns_of_a_data_frame_that_are_numbers():
+    X = pd.DataFrame([[0.0, "a"], [10.0, "b"], [0.0, "b"]], columns=[5, 1])
+    model = Rule(lambda X: (X[5] > 4) | (X[1] == "b"))
+    assert counterfactual(model, X[:1], X, vary=[5]).changes == {5: (0, 5)}
+    assert counterfactual(model, X[:1], X, fixed=[5]).changes == {1: ("a", "b")}
+
+
+def test_numbers_outside_their_limits_are_moved_to_them():
+    X = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 9.0]])
+    model = Rule(lambda X: (X[:, 0] > 4) | (X[:, 1] > 8))
+    found = counterfactual(model, X[0], X, limits={0: (5, 7.5), 1: "decrease"})
+    assert found.row.tolist() == [5, 0]  # 4 to 5 is wanted, and not within the limits
+    found = counterfactual(model, X[0], X, fixed=[0])
+    assert found.changes == {1: (0, 9)}
+    found = counterfactual(Rule(lambda X: np.abs(X[:, 0]) - 4), X[0], X - 10, n_answers=1)
+    assert found.changes == {0: (0, -5)}
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"vary": ["colour", "age"]}, "vary has 'age', which is not a column"),
+        ({"fixed": [7]}, "fixed has 7"),
+        ({"vary": ["size", "town"], "fixed": [2]}, "column 'town' is both in vary and in fixed"),
+        ({"limits": {"age": (0, 1)}}, "limits has 'age'"),
+        ({"limits": {"size": 3}}, "'size': 3} must be"),
+        ({"limits": {"size": (3, 1)}}, "low must not be larger"),
+        ({"limits": {"size": "up"}}, '"increase" or "decrease"'),
+        ({"limits": {"colour": "increase"}}, "list of levels among .'blue', 'green', 'red'"),
+        ({"limits": {"colour": ["pink"]}}, "'colour': .'pink'.} must be a list of levels"),
+        ({"vary": ["town"], "limits": {"town": []}}, "no row of background .* limits: ..$"),
+        ({"n_answers": 0}, "n_answers=0"),
+    ],
+)
+def test_bad_restrictions(options, message):
+    X = mixed_table()
+    with pytest.raises(ValueError, match=message):
+        counterfactual(Rule(lambda X: X["colour"] == "blue"), X.iloc[[0]], X, **options)

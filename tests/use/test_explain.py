@@ -600,3 +600,49 @@ def test_importances_take_estimators_of_the_package():
     for kind in ("gain", "auto"):
         with pytest.raises(ValueError, match=f"importance_type='{kind}'.*'impurity', 'count'"):
             skforest.importances_table(model, kind)
+
+
+@pytest.mark.parametrize(
+    "name, n_classes, units",
+    [
+        ("manifold", 3, "auto"),
+        ("co2", 2, "response"),
+        ("boosting", 2, "raw"),
+        ("boosting", 2, "response"),
+    ],
+)
+def test_the_target_chooses_a_class(name, n_classes, units):
+    model, X = fitted(name, n_classes, HARD[name][0], **HARD[name][1])
+    rows, background = X[150:153], X[:7]
+    whole = shapley_values(model, rows, background, units)
+    for k in range(n_classes):
+        found = shapley_values(model, rows, background, units, target=k)
+        assert found.values.shape == found.standard_errors.shape == rows.shape
+        if n_classes > 2:
+            np.testing.assert_array_equal(found.values, whole.values[..., k])
+            np.testing.assert_array_equal(found.base_values, whole.base_values[:, k])
+        else:
+            np.testing.assert_array_equal(found.values, whole.values if k else -whole.values)
+        if units != "raw":
+            check_sum(found, lambda X, k=k: model.predict_proba(X)[:, [k]], rows)
+        else:
+            check_sum(
+                found, lambda X, k=k: (2 * k - 1) * model.decision_function(X)[:, None], rows
+            )
+    with pytest.raises(ValueError, match=r"target='rose' must be one of \[0, 1"):
+        shapley_values(model, rows, background, target="rose")
+
+
+def test_the_target_chooses_an_output():
+    X, y = targets()
+    model = skforest.ManifoldForestRegressor(3, random_state=0).fit(X, np.stack([y, -y], axis=1))
+    found = shapley_values(model, X[:3], X[3:9], target=1)
+    check_sum(found, lambda X: model.predict(X)[:, [1]], X[:3])
+    labels = np.stack([y > 14, X[:, 0] > 0.5], axis=1).astype(int) + [0, 4]
+    model = skforest.ManifoldForestClassifier(3, random_state=0).fit(X, labels)
+    found = shapley_values(model, X[:3], X[3:9], target=(1, 5))
+    check_sum(found, lambda X: model.predict_proba(X)[1][:, [1]], X[:3])
+    with pytest.raises(
+        ValueError, match=r"target=1 must be one of \[\(0, 0\), \(0, 1\), \(1, 4\)"
+    ):
+        shapley_values(model, X[:3], target=1)

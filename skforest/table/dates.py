@@ -1,0 +1,249 @@
+"""Dates as numbers."""
+
+from datetime import UTC, datetime
+from itertools import product
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .frames import CATEGORY, DATE, as_frame, is_missing, read_table, table_of_matrix
+
+PARSED = 0.9  # share of the texts of a column that are dates; some are words for missing values
+N_TRIED = 100  # distinct texts that choose among the formats
+DAYS = "%Y/%m/%d %Y.%m.%d %d.%m.%Y %m/%d/%Y %d/%m/%Y %m-%d-%Y %d-%m-%Y %d-%b-%Y %Y-%m".split()
+DAYS += ["%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %Y", "%B %Y"]
+FORMATS = ["ISO", *map("".join, product(DAYS, ("", " %H:%M", " %H:%M:%S", " %I:%M %p")))]
+PERIODS = {"month": 12, "weekday": 7, "hour": 24}
+
+
+class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Replace columns of dates by numbers.
+
+    A date becomes the year, the month, the day of the week (0 is Monday), the hour with its
+    minutes as a fraction, and the days since the first training date. The sine and cosine of the
+    month, the day of the week and the hour put December next to January. What is constant in
+    training is left out, except for the days. Other columns stay as they are.
+
+    Parameters
+    ----------
+    columns : sequence of str or int, default=None
+        Columns that hold dates, by name or number. None: those with a dtype of dates, and those of
+        text in which nine of ten distinct values are dates.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), object
+        Names of the columns, if X was a data frame whose column names are all strings.
+
+    Notes
+    -----
+    Missing dates, and text that is no date, become NaN. Text is ISO 8601, as ``2025-12-31 18:00``,
+    or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``. Times with a zone are read
+    in the zone that their column had in `fit`, and text with an offset is read in UTC.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skforest import DateFeatures
+    >>> when = pd.to_datetime(["2025-12-29", "2026-01-03"])
+    >>> X = pd.DataFrame({"price": [3.5, 4.0], "when": when})
+    >>> DateFeatures().fit_transform(X).T.round(2)
+                           0        1
+    price                3.5     4.00
+    when_year         2025.0  2026.00
+    when_month          12.0     1.00
+    when_month_sin      -0.0     0.50
+    when_month_cos       1.0     0.87
+    when_weekday         0.0     5.00
+    when_weekday_sin     0.0    -0.97
+    when_weekday_cos     1.0    -0.22
+    when_days            0.0     5.00
+    """
+
+    def __init__(self, columns=None):
+        self.columns = columns
+
+    def fit(self, X, y=None):
+        """Find the columns of dates.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        TypeError
+            If a column holds durations or times of day.
+        ValueError
+            If a column of `columns` is missing or holds no dates, if day and month of a text
+            cannot be told apart, or if a feature has the name of a column.
+        """
+        _, table = self._read(X, reset=True)
+        named, self._dates = self.columns, {}
+        for key in () if named is None else named:
+            if key not in table.names and key not in range(len(table)):
+                raise ValueError(f"columns has {key!r}, which is not a column of X")
+        for j, name in enumerate(table.names):
+            if named is not None and name not in named and j not in named:
+                continue
+            form = _format_of(table, j)
+            if form is not None:
+                zone = getattr(table.columns[j].dtype, "time_zone", None)
+                known = (times := times_of(table, j, zone, form))[~np.isnat(times)]
+                origin = int(known.min().astype("M8[D]").astype(int)) if len(known) else 0
+                found = _features(known, origin)
+                parts = [p for p in found if p == "days" or len(np.unique(found[p])) > 1]
+                self._dates[j] = zone, form, origin, parts
+            elif named is not None:
+                raise ValueError(f"column {name!r} of X holds no dates")
+            if form is not None and (clash := set(self._names(j, name)) & set(table.names)):
+                raise ValueError(f"{name!r} becomes {min(clash)!r}, which is a column of X, too")
+        return self
+
+    def transform(self, X):
+        """Replace the columns of dates.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            Rows with the same columns as in `fit`.
+
+        Returns
+        -------
+        X_out : ndarray or dataframe of shape (n_samples, n_features_out)
+            Of the same kind as X.
+        """
+        check_is_fitted(self)
+        X, table = self._read(X, reset=False)
+        frame = nw.from_native(X, pass_through=True)
+        found = {}
+        for j, name in enumerate(table.names):
+            if j in self._dates:
+                zone, form, origin, parts = self._dates[j]
+                values = _features(times_of(table, j, zone, form), origin)
+                found |= dict(zip(self._names(j, name), map(values.get, parts)))
+            else:
+                found[name] = table.columns[j]
+        if not self._dates:
+            return X
+        if not isinstance(frame, nw.DataFrame):
+            return np.stack(list(found.values()), axis=1)
+        new = {name: values for name, values in found.items() if isinstance(values, np.ndarray)}
+        series = [nw.new_series(*item, backend=frame.implementation) for item in new.items()]
+        return frame.with_columns(*series).select(nw.col(*found)).to_native()
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns, such as ``when_year`` for the year of ``when``.
+
+        Parameters
+        ----------
+        input_features : array-like of str of shape (n_features_in_,), default=None
+            Names of the columns, which must be those of `fit` if it had any.
+
+        Returns
+        -------
+        names : ndarray of shape (n_features_out,), object
+        """
+        names = enumerate(super().get_feature_names_out(input_features))
+        return np.array([new for j, name in names for new in self._names(j, name)], dtype=object)
+
+    def _names(self, j, name):
+        """Names of the features of a column."""
+        return [f"{name}_{part}" for part in self._dates[j][3]] if j in self._dates else [name]
+
+    def _read(self, X, reset):
+        """X as it is kept, and as a Table."""
+        X = as_frame(X, None if reset else getattr(self, "feature_names_in_", None))
+        table = read_table(X)
+        if table is None or not table.n_rows:
+            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+            return X, table_of_matrix(X)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return X, table
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _features(times, origin):
+    """Parts of dates by name: ndarrays of shape (n_samples,); `origin` is a day since 1970."""
+    day = times.astype("M8[D]")
+    days = day.astype(np.int64)
+    hour = (times - day) / np.timedelta64(1, "h")
+    parts = {"year": times.astype("M8[Y]").astype(np.int64) + 1970.0}
+    whole = {"month": times.astype("M8[M]").astype(np.int64) % 12 + 1, "weekday": (days + 3) % 7}
+    for name, values in (whole | {"hour": hour}).items():
+        angle = 2 * np.pi * values / PERIODS[name]
+        parts |= {name: values, f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}
+    parts["days"] = days - origin + hour / 24
+    return {name: np.where(np.isnat(times), np.nan, values) for name, values in parts.items()}
+
+
+def times_of(table, j, zone, form):
+    """Dates of a column: ndarray of shape (n_samples,), datetime64[us]."""
+    column, name = table.columns[j], table.names[j]
+    dtype = column.dtype
+    if isinstance(dtype, nw.Duration | nw.Time) or getattr(dtype, "kind", "") == "m":
+        raise TypeError(f"column {name!r} of X holds durations or times of day; derive numbers")
+    if isinstance(dtype, nw.Datetime):
+        if (dtype.time_zone is None) != (zone is None):
+            raise ValueError(f"column {name!r} of X has times with a zone in fit or now, not both")
+        column = column.dt.convert_time_zone(zone).dt.replace_time_zone(None) if zone else column
+    if isinstance(dtype, nw.Datetime | nw.Date) or getattr(dtype, "kind", "") == "M":
+        return np.asarray(column).astype("M8[us]")
+    texts = table.values(j).tolist()
+    known = {text: _parsed(text, form) for text in set(texts)}
+    given = [text for text in known if not is_missing(text) and text != ""]
+    if given and all(np.isnat(known[text]) for text in given):
+        raise ValueError(f"column {name!r} of X has {given[0]!r} and no date of the form in fit")
+    return np.array([known[text] for text in texts], dtype="M8[us]")
+
+
+def _parsed(value, form):
+    """A text, or an object of a date, as datetime64; NaT if it is missing or has another form."""
+    if is_missing(value):
+        return np.datetime64("NaT")
+    text, form = (value, form) if isinstance(value, str) else (value.isoformat(), "ISO")
+    try:
+        if form != "ISO":
+            found = datetime.strptime(text.strip(), form)
+        else:  # not numbers of 8 digits, such as codes
+            found = datetime.fromisoformat(text.strip() if text[4:5] == "-" else "")
+    except (ValueError, OverflowError):
+        return np.datetime64("NaT")
+    return np.datetime64(found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found)
+
+
+def _format_of(table, j):
+    """The format of the dates of a column; None if it holds no dates."""
+    kind = table.kind(j)
+    if kind != CATEGORY:
+        return "ISO" if kind == DATE else None
+    texts = [text for text in dict.fromkeys(table.values(j)) if isinstance(text, str) and text]
+    forms = FORMATS if texts else []
+    for tried in (texts[:N_TRIED], texts):
+        parsed = {form: np.array([_parsed(t, form) for t in tried], "M8[us]") for form in forms}
+        forms = [f for f in forms if np.isnat(parsed[f]).sum() <= (1 - PARSED) * len(tried)]
+    if not forms:
+        return None
+    n_missing = {form: np.isnat(parsed[form]).sum() for form in forms}
+    first, *others = [form for form in forms if n_missing[form] == min(n_missing.values())]
+    if not all(np.array_equal(parsed[first], parsed[form], equal_nan=True) for form in others):
+        raise ValueError(
+            f"column {table.names[j]!r} of X holds text such as {texts[0]!r}, whose day and month "
+            "cannot be told apart; convert it first, as with pandas.to_datetime and dayfirst"
+        )
+    return first

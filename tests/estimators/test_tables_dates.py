@@ -1,0 +1,180 @@
+"""Dates as numbers, of every kind of table."""
+
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+import skforest
+from skforest import DateFeatures
+
+N = 60
+
+
+def frame():
+    """Times of two years, missing once, in several forms."""
+    rng = np.random.default_rng(0)
+    hours = pd.Series(rng.integers(0, 700 * 24, N))
+    when = pd.Series(pd.Timestamp("2024-03-05") + pd.to_timedelta(hours, unit="h"))
+    when[3] = pd.NaT
+    return pd.DataFrame({"size": rng.normal(size=N), "when": when, "job": ["a", "b"] * (N // 2)})
+
+
+def expected(when):
+    """The features as pandas knows them."""
+    day = when.dt.normalize()
+    parts = {"year": when.dt.year, "month": when.dt.month, "weekday": when.dt.day_of_week}
+    parts["hour"] = when.dt.hour + when.dt.minute / 60
+    parts["days"] = (when - day.min()) / pd.Timedelta(days=1)
+    for name, period in (("month", 12), ("weekday", 7), ("hour", 24)):
+        parts[f"{name}_sin"] = np.sin(2 * np.pi * parts[name] / period)
+        parts[f"{name}_cos"] = np.cos(2 * np.pi * parts[name] / period)
+    return pd.DataFrame({f"when_{name}": values for name, values in parts.items()})
+
+
+def test_parts_of_dates():
+    X = frame()
+    found = DateFeatures().fit_transform(X.set_index(np.arange(N) // 2))
+    own = expected(X["when"])
+    pd.testing.assert_frame_equal(
+        found[list(own)].reset_index(drop=True), own, check_dtype=False, atol=1e-9
+    )
+    assert found.loc[1, "when_year"].isna().tolist() == [False, True]
+    assert list(found) == ["size", *found.columns[1:-1], "job"]
+    assert len(found.columns) == 2 + len(own.columns)
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d %H:%M", "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M %p", "%d %B %Y %H:%M:%S", "tz"]
+)
+def test_text_and_zones(form):
+    X = frame()
+    if form == "tz":  # of another zone than fit
+        model = DateFeatures().fit(X.assign(when=X["when"].dt.tz_localize("Asia/Tokyo")))
+        given = X["when"].dt.tz_localize("Asia/Tokyo").dt.tz_convert("America/Lima")
+    else:
+        given = X["when"].dt.strftime(form).astype(object)
+        model = DateFeatures().fit(X.assign(when=given.fillna("unknown")))
+        given[3] = None
+    own = expected(X["when"])
+    found = model.transform(X.assign(when=given))
+    pd.testing.assert_frame_equal(found[list(own)], own, check_dtype=False, atol=1e-9)
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_data_frames(library):
+    module = pytest.importorskip(library)
+    X = frame()
+    columns = {name: X[name].astype(object).where(X[name].notna(), None).tolist() for name in X}
+    table = (module.DataFrame if library == "polars" else module.table)(columns)
+    model = DateFeatures().fit(table)
+    found = model.transform(table)
+    assert type(found) is type(table)
+    names = model.get_feature_names_out().tolist()
+    assert names == (found.columns if library == "polars" else found.column_names)
+    own = expected(X["when"])
+    for name in own:
+        np.testing.assert_allclose(np.asarray(found[name]), own[name], atol=1e-9)
+
+
+def test_arrays_and_objects():
+    X = frame()
+    days = [None if pd.isna(day) else day.date() for day in X["when"]]
+    parts = expected(X["when"].dt.normalize())
+    matrix = np.array([X["size"].to_list(), days, X["job"].to_list()], dtype=object).T
+    model = DateFeatures().fit(matrix)
+    found = model.transform(matrix)
+    names = model.get_feature_names_out().tolist()
+    assert names[:2] == ["x0", "x1_year"] and "x1_hour" not in names
+    days = found[:, names.index("x1_days")].astype(float)
+    np.testing.assert_array_equal(days, parts["when_days"])
+    times = X[["when"]].to_numpy()
+    found = DateFeatures().fit_transform(times)
+    assert found.dtype == float and found.shape == (N, 11)
+    later = np.array([[np.datetime64("2050-01-01")], [np.datetime64("1950-01-01")]])
+    assert DateFeatures().fit(times).transform(later)[:, 0].tolist() == [2050, 1950]
+
+
+def test_what_is_constant_is_left_out():
+    when = pd.to_datetime(["2025-01-03", "2025-01-10", None])
+    model = DateFeatures().fit(pd.DataFrame({"when": when}))
+    assert model.get_feature_names_out().tolist() == ["when_days"]
+    assert model.transform(pd.DataFrame({"when": [date(2026, 1, 3)]})).to_numpy().item() == 365
+    model = DateFeatures().fit(pd.DataFrame({"when": pd.to_datetime([None, None])}))
+    assert model.transform(pd.DataFrame({"when": when})).shape == (3, 1)
+
+
+def test_named_columns():
+    X = pd.DataFrame({
+        "code": ["2024-01-01", "x9"] * 5, "when": ["2024-01-01", "2025-01-02"] * 5, "number": 3.0
+    })  # fmt: skip
+    assert DateFeatures().fit(X).get_feature_names_out()[0] == "code"  # half of them are dates
+    assert DateFeatures(["code"]).fit(X.iloc[::2]).get_feature_names_out()[0] == "code_days"
+    assert list(DateFeatures([1]).fit_transform(X)) == [
+        "code", "when_year", "when_weekday", "when_weekday_sin", "when_weekday_cos", "when_days",
+        "number",
+    ]  # fmt: skip
+    numbered = X.set_axis([2, 1, 0], axis=1)  # names, before positions
+    assert list(DateFeatures([1]).fit_transform(numbered))[:2] == [2, "1_year"]
+    numbers = pd.DataFrame({"part": ["20240101", "20240102", "19990101"]})
+    assert DateFeatures().fit_transform(numbers).equals(numbers)
+
+
+@pytest.mark.parametrize(
+    "columns, options, message",
+    [
+        ({"when": ["01/02/2024", "03/04/2024"]}, {}, "'when'.*'01/02/2024', whose day and month"),
+        ({"when": ["a", "b"]}, {"columns": ["when"]}, "'when' of X holds no dates"),
+        ({"when": [1.0, 2.0]}, {"columns": [0]}, "'when' of X holds no dates"),
+        ({"when": [1.0]}, {"columns": ["then"]}, "columns has 'then'"),
+        ({"when": pd.to_timedelta([1, 2], unit="h")}, {}, "'when' of X holds durations"),
+        ({"when": [pd.Timestamp("2025")], "when_days": [1]}, {}, "becomes 'when_days'"),
+    ],
+)
+def test_bad_columns(columns, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        DateFeatures(**options).fit(pd.DataFrame(columns))
+
+
+def test_columns_that_change_their_form_after_fit():
+    model = DateFeatures().fit(pd.DataFrame({"when": ["2025-01-01", "2025-06-02"]}))
+    with pytest.raises(ValueError, match="'when' of X has '01.02.2025' and no date of the form"):
+        model.transform(pd.DataFrame({"when": ["01.02.2025"]}))
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(pd.DataFrame({"then": ["2025-01-01"]}))
+    with pytest.raises(ValueError, match="times with a zone in fit or now"):
+        model.transform(pd.DataFrame({"when": pd.to_datetime(["2025-01-01"]).tz_localize("UTC")}))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_it_is_a_transformer_of_scikit_learn():
+    check_estimator(DateFeatures())
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        skforest.ManifoldForestClassifier(3, random_state=0),
+        skforest.ObliqueBoostingRegressor(5, random_state=0),
+        skforest.BlendedForestRegressor([skforest.ManifoldForestRegressor(3)], cv=2),
+    ],
+)
+def test_a_pipeline_learns_from_dates(estimator):
+    X = pd.concat([frame()] * 3, ignore_index=True)
+    y = (X["when"].dt.day_of_week > 4).astype(int)
+    with pytest.raises(TypeError, match="'when' of X holds dates.*skforest.DateFeatures before"):
+        estimator.fit(X, y)
+    model = make_pipeline(DateFeatures(), estimator).fit(X, y)
+    assert model.score(X, y) > 0.5
+    rows = X.head(3).astype({"when": str}).to_dict("records")
+    np.testing.assert_array_equal(model.predict(rows), model.predict(X.head(3)))
+
+
+def test_rows_of_any_output():
+    X = frame()
+    polars = pytest.importorskip("polars")
+    found = DateFeatures().set_output(transform="polars").fit_transform(X)
+    assert isinstance(found, polars.DataFrame) and "when_hour_cos" in found.columns

@@ -1,0 +1,323 @@
+"""Effects of columns: as a plain loop computes them, and exact for additive models."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+import skforest
+from skforest import DateFeatures, EffectDisplay
+
+N = 150
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def table():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({
+        "size": rng.integers(0, 12, N) / 2,
+        "city": rng.choice(["Bern", "Oslo", "Rome"], N, p=[0.5, 0.3, 0.2]),
+        "children": rng.integers(0, 4, N),
+        "open": rng.random(N) < 0.5,
+        "when": pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 90, N), unit="D"),
+    })  # fmt: skip
+    X.loc[rng.random(N) < 0.2, "size"] = np.nan
+    X.loc[rng.random(N) < 0.1, "city"] = None
+    return X
+
+
+X = table()
+PLAIN = X.drop(columns="when")
+Y = X["size"].fillna(9) + 3 * (X["city"] == "Oslo") * X["children"] + X["open"]
+
+
+@pytest.fixture(scope="module")
+def models():
+    small = {"n_estimators": 20, "random_state": 0}
+    boosting = skforest.ObliqueBoostingRegressor(n_bags=1, **small)
+    additive = skforest.ObliqueBoostingRegressor(
+        n_bags=2, interaction_cst="no_interactions", learning_rate=0.3, **small
+    )
+    return {
+        "boosting": boosting.fit(PLAIN, Y),
+        "dates": make_pipeline(DateFeatures(), clone(boosting)).fit(X, Y),
+        "additive": additive.fit(PLAIN, Y),
+    }
+
+
+def with_value(rows, name, value):
+    """Rows with the same value in a column, in its dtype."""
+    return rows.assign(
+        **{name: pd.Series([value] * len(rows), rows.index).astype(rows.dtypes[name])}
+    )
+
+
+@pytest.mark.parametrize("name", ["size", "city", "children", "open", "when"])
+def test_partial_dependence_is_the_mean_of_predictions_with_the_same_value(models, name):
+    model = models["dates"]
+    display = EffectDisplay.from_estimator(model, X, name, kind="both", subsample=None)
+    (effect,) = display.effects
+    distinct = sorted(X[name].dropna().unique().tolist())
+    if name == "when":  # days since 1970, of which 50 quantiles are chosen
+        values = pd.to_datetime(effect.values, unit="D")
+        assert 40 < len(values) <= 50 and set(values) <= set(distinct)
+    else:
+        values = [None if v is None or v != v else v for v in effect.values.tolist()]
+        assert values == distinct + [None] * bool(X[name].isna().any())
+    for k, value in enumerate(values):
+        expected = model.predict(with_value(X, name, np.nan if value is None else value))
+        np.testing.assert_allclose(effect.individual[:, k], expected, atol=1e-12)
+        assert effect.average[k] == pytest.approx(expected.mean())
+
+
+def test_centred_curves_of_drawn_rows(models):
+    options = {"kind": "individual", "subsample": 30}
+    model = models["boosting"]
+    plain = EffectDisplay.from_estimator(model, PLAIN, ["size"], **options).effects[0]
+    display = EffectDisplay.from_estimator(model, PLAIN, ["size"], centered=True, **options)
+    curves = display.effects[0].individual
+    assert curves.shape == (30, 13)
+    np.testing.assert_allclose(curves, plain.individual - plain.individual[:, :1])
+    assert display.axes_[0].get_ylabel() == "change of the prediction"
+    other = EffectDisplay.from_estimator(model, PLAIN, ["size"], random_state=1, **options)
+    assert not np.allclose(other.effects[0].individual, plain.individual)
+
+
+def ale_of_numbers(model, name, z):
+    """Accumulated local effects as in the paper, without missing values, in a loop."""
+    known = PLAIN[PLAIN[name].notna()]
+    total, curve = 0.0, [0.0]
+    for low, high in zip(z[:-1], z[1:]):
+        own = known[name].between(low, high, inclusive="both" if low == z[0] else "right")
+        rows = known[own]
+        change = model.predict(with_value(rows, name, high))
+        change = change - model.predict(with_value(rows, name, low))
+        total += change.mean()
+        curve.append(total)
+    return np.array(curve)
+
+
+@pytest.mark.parametrize("resolution", [4, 50])
+def test_accumulated_local_effects_of_numbers(models, resolution):
+    model = models["boosting"]
+    effect = EffectDisplay.from_estimator(
+        model, PLAIN, "size", kind="ale", grid_resolution=resolution
+    ).effects[0]
+    z = effect.values[:-1]
+    assert len(z) == min(resolution, 12) and z[[0, -1]].tolist() == [0, 5.5]
+    expected = ale_of_numbers(model, "size", z)
+    np.testing.assert_allclose(np.diff(effect.average[:-1]), np.diff(expected), atol=1e-12)
+    if resolution == 50:  # 0 on average over the rows
+        at = np.searchsorted(z, PLAIN["size"].dropna())
+        assert effect.average[at].mean() == pytest.approx(0, abs=1e-12)
+
+
+def test_accumulated_local_effects_of_a_category(models):
+    model = models["boosting"]
+    effect = EffectDisplay.from_estimator(model, PLAIN, "city", kind="ale").effects[0]
+    *levels, last = effect.values
+    assert last is None and sorted(levels) == ["Bern", "Oslo", "Rome"]
+    for k in (0, 1):
+        rows = PLAIN[PLAIN["city"].isin(levels[k : k + 2])]
+        change = model.predict(with_value(rows, "city", levels[k + 1]))
+        change = change - model.predict(with_value(rows, "city", levels[k]))
+        assert effect.average[k + 1] - effect.average[k] == pytest.approx(change.mean())
+    rows = PLAIN[PLAIN["city"].isna()]
+    share = PLAIN["city"].value_counts(normalize=True)
+    usual = sum(share[level] * model.predict(with_value(rows, "city", level)) for level in levels)
+    assert effect.average[3] == pytest.approx((model.predict(rows) - usual).mean())
+
+
+def test_levels_are_ordered_by_the_other_columns():
+    rng = np.random.default_rng(0)
+    size = rng.uniform(0, 4, 400)
+    frame = pd.DataFrame({"level": np.array(list("cadb"))[size.astype(int)], "size": size})
+    frame["other"] = rng.choice(["p", "q"], 400)
+    model = skforest.ManifoldForestRegressor(2, random_state=0).fit(frame, size)
+    display = EffectDisplay.from_estimator(model, frame, "level", kind="ale")
+    assert display.effects[0].values.tolist() in (list("cadb"), list("bdac"))
+    ordered = pd.Categorical(frame["level"], list("abcd"), ordered=True)
+    display = EffectDisplay.from_estimator(model, frame.assign(level=ordered), "level", kind="ale")
+    assert display.effects[0].values.tolist() == list("abcd")
+
+
+def test_effects_of_an_additive_model_are_its_shape_functions(models):
+    """The prediction is a constant plus the effects of all columns, and curves are parallel."""
+    model = models["additive"]
+    prediction = model.predict(PLAIN)
+    for kind in ("ale", "both"):
+        options = {"kind": kind, "subsample": None, "centered": True}
+        effects = EffectDisplay.from_estimator(model, PLAIN, list(PLAIN), **options).effects
+        total = np.zeros(N)
+        for effect in effects:
+            data = effect.data
+            if effect.values.dtype != object:
+                data = np.searchsorted(
+                    effect.values[: np.sum(effect.values == effect.values)], data
+                )
+            data = np.where(np.isnan(effect.data), len(effect.values) - 1, data).astype(int)
+            total += effect.average[data]
+            np.testing.assert_allclose(
+                effect.individual,
+                effect.average[None].repeat(len(effect.individual), 0),
+                atol=1e-6,
+            )
+        np.testing.assert_allclose(prediction - total, (prediction - total).mean(), atol=1e-6)
+        assert np.ptp(total) > 3
+    options = {"interaction_cst": "no_interactions", "n_bags": 1, "random_state": 0}
+    classifier = skforest.ObliqueBoostingClassifier(10, **options).fit(PLAIN, Y > 5)
+    options = {"kind": "both", "response_method": "decision_function", "centered": True}
+    effect = EffectDisplay.from_estimator(classifier, PLAIN, "city", **options).effects[0]
+    assert np.ptp(effect.individual, axis=0).max() < 1e-5 < np.ptp(effect.average)
+    curves = EffectDisplay.from_estimator(models["boosting"], PLAIN, "city", kind="both")
+    assert np.ptp(curves.effects[0].individual - curves.effects[0].individual[:, :1], 0).max() > 1
+
+
+@pytest.mark.parametrize("library", ["polars", "array", "numbered", "search", "blend", "codes"])
+def test_other_tables_and_estimators(models, library):
+    frame, model = PLAIN, models["boosting"]
+    options = {"kind": "ale", "columns": [0, 1]}
+    expected = EffectDisplay.from_estimator(model, frame, **options).effects
+    if library == "polars":
+        frame = pytest.importorskip("polars").from_pandas(PLAIN)
+    elif library in ("array", "numbered"):  # columns of pandas may be named by numbers
+        numbered = PLAIN.set_axis(range(4), axis=1)
+        frame = PLAIN.to_numpy() if library == "array" else numbered
+        model = skforest.ObliqueBoostingRegressor(20, n_bags=1, random_state=0)
+        model.set_params(categorical_features=[1]).fit(frame, Y)
+    elif library in ("search", "blend"):
+        small = skforest.ManifoldForestRegressor(2, random_state=0)
+        if library == "search":
+            model = GridSearchCV(small, {"max_depth": [None, 3]}, cv=2).fit(PLAIN, Y)
+            inside = model.best_estimator_
+        else:
+            model = skforest.BlendedForestRegressor([("one", small)], cv=2).fit(PLAIN, Y)
+            inside = model.members_["one"]
+        expected = EffectDisplay.from_estimator(inside, PLAIN, **options).effects
+    else:  # numbers that are categories for the estimator
+        frame = PLAIN.assign(size=2 * PLAIN["size"])
+        model = skforest.ManifoldForestRegressor(3, random_state=0, categorical_features=["size"])
+        effect = EffectDisplay.from_estimator(
+            model.fit(frame[["size"]], Y), frame[["size"]], "size"
+        ).effects[0]
+        assert effect.values.dtype == object and effect.values[-1] is None
+        return
+    display = EffectDisplay.from_estimator(model, frame, **options)
+    for effect, other in zip(display.effects, expected):
+        assert effect.values.astype(str).tolist() == other.values.astype(str).tolist()
+        np.testing.assert_allclose(effect.average, other.average, atol=1e-6)
+    name = {"array": "x[0]", "numbered": "0"}.get(library, "size")
+    assert display.axes_[0].get_xlabel() == name
+
+
+def test_targets_and_response_methods():
+    iris, y = load_iris(return_X_y=True, as_frame=True)
+    names = load_iris().target_names[y]
+    forest = RandomForestClassifier(5, random_state=0).fit(iris, names)
+    options = {"columns": ["petal width (cm)"], "subsample": None}
+    display = EffectDisplay.from_estimator(forest, iris, target="virginica", **options)
+    value = display.effects[0].values[3]
+    expected = forest.predict_proba(iris.assign(**{"petal width (cm)": value}))[:, 2].mean()
+    assert display.effects[0].average[3] == pytest.approx(expected)
+    assert display.axes_[0].get_ylabel() == "mean probability of virginica"
+    with pytest.raises(ValueError, match=r"target=None must be one of \['setosa', 'vers"):
+        EffectDisplay.from_estimator(forest, iris, 0)
+    boosting = skforest.ObliqueBoostingClassifier(5, n_bags=1, random_state=0)
+    boosting.fit(iris, y == 2)
+    options["response_method"] = "decision_function"
+    second = EffectDisplay.from_estimator(boosting, iris, **options)
+    first = EffectDisplay.from_estimator(boosting, iris, target=False, **options)
+    np.testing.assert_allclose(first.effects[0].average, -second.effects[0].average)
+    assert "decision function of True" in second.axes_[0].get_ylabel()
+    several = LinearRegression().fit(iris, np.stack([y, 2 * y], axis=1))
+    averages = [
+        EffectDisplay.from_estimator(several, iris, 0, target=k).effects[0].average for k in (0, 1)
+    ]
+    np.testing.assert_allclose(2 * averages[0], averages[1])
+    labels = np.stack([y, y > 0], axis=1)
+    forest = RandomForestClassifier(2, random_state=0).fit(iris, labels)
+    display = EffectDisplay.from_estimator(forest, iris, 0, target=(1, 0))
+    assert display.axes_[0].get_ylabel() == "mean probability of 0 (output 1)"
+
+
+class Half(RegressorMixin, BaseEstimator):
+    """Predicts half of the first column."""
+
+    n_features_in_ = 2
+
+    def predict(self, X):
+        return np.asarray(X)[:, 0].astype(float) / 2
+
+
+def test_what_is_drawn(models):
+    model = models["dates"]
+    names = ["size", "city", "children", "when"]
+    display = EffectDisplay.from_estimator(model, X, names, kind="both")
+    assert len(display.figure_.axes) == 4 and display.axes_[0].get_ylabel() == "prediction"
+    size, city, children, when = display.axes_
+    assert [label.get_text() for label in size.get_xticklabels()][-1] == "missing"
+    assert [label.get_text() for label in city.get_xticklabels()] == [
+        "Bern", "Oslo", "Rome", "missing",
+    ]  # fmt: skip
+    assert when.get_xticklabels()[0].get_text().startswith("2025")
+    line = next(line for line in size.lines if line.get_label() == "mean")
+    np.testing.assert_array_equal(line.get_xdata(), display.effects[0].values[:-1])
+    np.testing.assert_array_equal(line.get_ydata(), display.effects[0].average[:-1])
+    heights = np.array([bar.get_height() for bar in city.patches])
+    counts = X["city"].value_counts(dropna=False)[["Bern", "Oslo", "Rome", None]].to_numpy()
+    np.testing.assert_allclose(heights, 0.1 * counts / counts.max())
+    assert [text.get_text() for text in size.get_legend().get_texts()] == ["single rows", "mean"]
+    figure, axes = plt.subplots(1, 4)
+    n_lines = [len(display.plot(n_curves=n, ax=axes).axes_[2].lines) for n in (5, 10)]
+    assert display.figure_ is figure and n_lines == [6, 6 + 11]
+
+
+def test_odd_columns():
+    frame = pd.DataFrame({"one": [3.0, 3.0, np.nan], "empty": [np.nan] * 3})
+    model = Half()
+    for kind in ("both", "ale"):
+        effect = EffectDisplay.from_estimator(model, frame, "one", kind=kind).effects[0]
+        assert effect.values[0] == 3 and effect.average[0] == (1.5 if kind == "both" else 0)
+        with pytest.raises(ValueError, match="column 'empty' of X has only missing values"):
+            EffectDisplay.from_estimator(model, frame, "empty", kind=kind)
+    levels = pd.DataFrame({"level": [f"l{i % 30:02}" for i in range(900)], "x": 1.0})
+    model = skforest.ManifoldForestRegressor(1, categorical_features=["level"], random_state=0)
+    model.fit(levels, np.arange(900) % 30)
+    for kind in ("average", "ale"):
+        found = EffectDisplay.from_estimator(model, levels, "level", kind=kind).effects[0]
+        assert len(found.values) == 20 and (found.data == -1).sum() == 300
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"columns": ["age"]}, "columns has 'age', which is not a column"),
+        ({"columns": 7}, "columns has 7"),
+        ({"kind": "mean"}, "kind='mean' must be one of"),
+        ({"response_method": "predict"}, "response_method='predict' must be one of"),
+        ({"response_method": "predict_proba"}, "needs a classifier"),
+        ({"target": 1}, r"target=1 must be one of \[0\]"),
+        ({"grid_resolution": 1}, "grid_resolution=1"),
+        ({"subsample": 0}, "subsample=0"),
+        ({"X": PLAIN[:0]}, r"X has shape \(0, 4\)"),
+        ({"X": np.zeros((3, 2, 2))}, r"X has shape \(3, 2, 2\)"),
+        ({"X": np.zeros((0, 2))}, r"X has shape \(0, 2\)"),
+        ({"X": sparse.eye(3)}, "toarray"),
+    ],
+)
+def test_bad_parameters(models, options, message):
+    options = {"X": PLAIN, "columns": ["size"]} | options
+    with pytest.raises((TypeError, ValueError), match=message):
+        EffectDisplay.from_estimator(models["boosting"], **options)
