@@ -30,6 +30,7 @@ from .export import to_c, to_onnx
 from .export.dicts import to_dict
 from .export.persistence import load, save, show_versions, skops_types, slim
 from .forest import Forest
+from .inspect.comparison import leaderboard
 from .inspect.counterfactual import counterfactual
 from .inspect.displays import FeatureImportancesDisplay, TrainingCurveDisplay
 from .inspect.effects import EffectDisplay
@@ -37,6 +38,7 @@ from .inspect.explain import shapley_values
 from .inspect.importances import importances_table
 from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
+from .inspect.report import describe
 from .inspect.similarity import LeafEmbedding, prototypes, proximity
 from .inspect.text import export_graphviz, export_text
 from .table.dates import DateFeatures
@@ -76,9 +78,11 @@ __all__ = [
     "TweedieLoss",
     "__version__",
     "counterfactual",
+    "describe",
     "export_graphviz",
     "export_text",
     "importances_table",
+    "leaderboard",
     "load",
     "plot_tree",
     "prototypes",

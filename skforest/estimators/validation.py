@@ -441,7 +441,7 @@ def summary_html(forest, seconds=None):
         "trees": f"{len(forest):,}" + (f" in {n_bags} bags" if n_bags > 1 else ""),
         "leaves": f"{forest.n_leaves.sum():,}",
         "depth": high if low == high else f"{low} to {high}",
-        "memory": _size_text(forest.nbytes),
+        "memory": size_text(forest.nbytes),
     }
     if seconds is not None:
         rows["last fit"] = f"{seconds:.3g} s" if seconds < 1000 else f"{seconds / 60:,.0f} min"
@@ -449,7 +449,7 @@ def summary_html(forest, seconds=None):
     return f'<table border="1" class="dataframe"><tbody>{cells}</tbody></table>'
 
 
-def _size_text(n_bytes):
+def size_text(n_bytes):
     """A number of bytes in a unit that fits."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
         if n_bytes >= size:

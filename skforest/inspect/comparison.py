@@ -1,0 +1,229 @@
+"""Scores of several fitted estimators on the same rows."""
+
+import pickle
+import time
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import check_consistent_length
+
+from ..blend.blend import MEMBERS
+from ..blend.leaderboard import CONSTANT, FOREST
+from ..estimators.base import take_rows
+from ..estimators.unwrap import unwrapped
+
+# Default metrics of classifiers and regressors: names of scikit-learn's scorers.
+METRICS = {
+    True: ("accuracy", "neg_log_loss", "roc_auc_ovr"),
+    False: ("r2", "neg_root_mean_squared_error", "neg_mean_absolute_error"),
+}
+N_FOLDS = 5  # of the rows, where baselines have no rows of their own
+TIMED = 3  # calls of predict, the fastest of which counts
+
+
+def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sample_weight=None):
+    """Compare fitted estimators on the same rows, with a constant and a random forest beside them.
+
+    Parameters
+    ----------
+    models : estimator, list of estimator or dict of str to estimator
+        Fitted classifiers or regressors, of this package or any other that predicts `X`. A single
+        blend is compared with each of its members.
+    X : {array-like, dataframe} of shape (n_samples, n_features)
+        Rows that the models were not trained on.
+    y : array-like of shape (n_samples,)
+        Their labels or targets.
+    metrics : list of str or str, default=None
+        Names of scikit-learn's scorers, such as "balanced_accuracy". None: "accuracy",
+        "neg_log_loss" and "roc_auc_ovr", or "r2", "neg_root_mean_squared_error" and
+        "neg_mean_absolute_error" in regression.
+    X_train, y_train : array-like or dataframe, default=None
+        Rows to train the constant and the random forest on, such as the training rows of the
+        models. None: they are cross-validated on `X`, with five folds, which the table says.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows in all scores.
+
+    Returns
+    -------
+    table : DataFrame, or dict of lists without pandas
+        A row for each model, the best one by the first metric first. A larger score is better, so
+        losses have the sign of scikit-learn. Columns: a score for each metric (NaN where `y` lacks
+        a class that a default metric needs), ``predict_us``, the microseconds to predict one of
+        all rows of `X`, ``fit_seconds``, where the model knows them, and ``MiB``, its size as a
+        pickle.
+
+    Raises
+    ------
+    ValueError
+        If there is no model, if classifiers and regressors are mixed, or if a metric is unknown or
+        does not fit.
+
+    See Also
+    --------
+    BlendedForestClassifier : Its `leaderboard_` needs no rows but those of `fit`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import RidgeCV
+    >>> from sklearn.model_selection import train_test_split
+    >>> from skforest import ObliqueBoostingRegressor, leaderboard
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> X, X_test, y, y_test = train_test_split(X, y, random_state=0)
+    >>> models = {"boosting": ObliqueBoostingRegressor(random_state=0), "ridge": RidgeCV()}
+    >>> models = {name: model.fit(X, y) for name, model in models.items()}
+    >>> board = leaderboard(models, X_test, y_test, X_train=X, y_train=y)
+    >>> print(board[["r2", "neg_mean_absolute_error"]].round(2).reset_index().to_string())
+               model    r2  neg_mean_absolute_error
+    0          ridge  0.37                   -44.65
+    1       boosting  0.36                   -44.75
+    2  random forest  0.24                   -48.98
+    3       constant -0.00                   -58.31
+    """
+    models = named_models(models)
+    is_class = is_classifier(next(iter(models.values())))
+    for name, model in models.items():
+        if is_classifier(model) != is_class:
+            raise ValueError(f"models has classifiers and regressors; {name!r} is the first other")
+    check_consistent_length(X, y, sample_weight)
+    found = {name: Predicted.of(model, X) for name, model in models.items()}
+    found |= baselines(is_class, X, y, X_train, y_train)
+    score = score_function(is_class, metrics)
+    rows = {name: score(one, y, sample_weight) for name, one in found.items()}
+    for name, one in found.items():
+        rows[name] |= {"predict_us": one.predict_us, "fit_seconds": np.nan, "MiB": np.nan}
+        if name in models:
+            rows[name]["fit_seconds"] = _fit_seconds(models[name])
+            rows[name]["MiB"] = len(pickle.dumps(models[name], 5)) / 2**20
+    first = next(iter(rows[next(iter(rows))]))
+    names = sorted(rows, key=lambda name: -np.nan_to_num(rows[name][first], nan=-np.inf))
+    columns = {column: [rows[name][column] for name in names] for column in rows[names[0]]}
+    try:
+        import pandas as pd
+    except ImportError:
+        return {"model": names} | columns
+    return pd.DataFrame(columns, index=pd.Index(names, name="model"))
+
+
+def named_models(models):
+    """Models as a dict; a single blend is followed by its members."""
+    if isinstance(models, dict):
+        found = dict(models)
+    elif isinstance(models, (list, tuple)):
+        found = {}
+        for model in models:
+            name = _kind(unwrapped(model).estimator)
+            number = sum(known.split(" ")[0] == name for known in found) + 1
+            found[name if number == 1 else f"{name} {number}"] = model
+    else:
+        whole = unwrapped(models)
+        found = {_kind(whole.estimator): models}
+        if hasattr(whole.estimator, "members_") and not whole.transformers:
+            found = {"blend": models} | whole.estimator.members_
+    if not found:
+        raise ValueError("models is empty; at least one fitted estimator is needed")
+    return found
+
+
+def _kind(model):
+    return type(model).__name__.removesuffix("Classifier").removesuffix("Regressor")
+
+
+def _fit_seconds(model):
+    """Seconds of the last fit, where it is known."""
+    model = unwrapped(model).estimator
+    blended = getattr(model, "_baselines", {}).get("blend", {}).get("fit_seconds", np.nan)
+    return getattr(model, "_training_seconds", blended)
+
+
+class Predicted(BaseEstimator):
+    """An estimator whose predictions of some rows are known; its X are the numbers of the rows.
+
+    `predict_us` are the microseconds that a row took.
+    """
+
+    def __init__(self, labels, proba=None, classes=None, predict_us=np.nan):
+        self.labels, self.proba, self.classes = labels, proba, classes
+        self.predict_us, self.classes_ = predict_us, classes
+
+    @classmethod
+    def of(cls, model, X, n_calls=TIMED):
+        """Predictions of a fitted model, which is timed by so many calls."""
+        seconds = []
+        for _ in range(n_calls):
+            start = time.perf_counter()
+            labels = model.predict(X)
+            seconds.append(time.perf_counter() - start)
+            if seconds[0] > 1:
+                break
+        us = 1e6 * min(seconds) / len(labels)
+        if not is_classifier(model):
+            return PredictedNumbers(np.asarray(labels), predict_us=us)
+        proba = np.asarray(model.predict_proba(X)) if hasattr(model, "predict_proba") else None
+        return PredictedClasses(np.asarray(labels), proba, model.classes_, us)
+
+    def fit(self, X, y=None):
+        """Do nothing."""
+        return self
+
+    def predict(self, X):
+        """Predictions of the rows with these numbers."""
+        return self.labels[X]
+
+
+class PredictedNumbers(RegressorMixin, Predicted):
+    """Known predictions of a regressor."""
+
+
+class PredictedClasses(ClassifierMixin, Predicted):
+    """Known predictions of a classifier."""
+
+    def predict_proba(self, X):
+        """Probabilities of the rows with these numbers."""
+        return self.proba[X]
+
+
+def baselines(is_class, X, y, X_train=None, y_train=None):
+    """Predictions of a constant and a random forest, by name.
+
+    They are trained on `X_train`, or cross-validated on `X` if there are no such rows.
+    """
+    y = np.asarray(y)
+    forest = MEMBERS["manifold"][not is_class](projection="axis", random_state=0)
+    dummy = DummyClassifier(strategy="prior") if is_class else DummyRegressor()
+    found = {}
+    for name, model in ((FOREST, forest), (CONSTANT, dummy)):
+        if X_train is not None:
+            found[name] = Predicted.of(model.fit(X_train, np.asarray(y_train)), X)
+            continue
+        name = f"{name}, {N_FOLDS} folds"
+        if not is_class:
+            found[name] = PredictedNumbers(cross_val_predict(model, X, y, cv=N_FOLDS))
+            continue
+        classes = np.unique(y)
+        proba = cross_val_predict(model, X, y, cv=N_FOLDS, method="predict_proba")
+        found[name] = PredictedClasses(classes[proba.argmax(axis=1)], proba, classes)
+    return found
+
+
+def score_function(is_class, metrics=None):
+    """A function of `Predicted`, y, weights and numbers of rows (all by default): scores by name.
+
+    Only default metrics may fail, which gives NaN.
+    """
+    names = METRICS[is_class] if metrics is None else metrics
+    names = [names] if isinstance(names, str) else list(names)
+    scorer = check_scoring(scoring=names, raise_exc=metrics is not None)
+
+    def score(predicted, y, sample_weight=None, rows=None):
+        rows = np.arange(len(predicted.labels)) if rows is None else rows
+        options = {}
+        if sample_weight is not None:
+            options["sample_weight"] = np.asarray(sample_weight)[rows]
+        found = scorer(predicted, rows, take_rows(np.asarray(y), rows), **options)
+        return {name: np.nan if isinstance(one, str) else one for name, one in found.items()}
+
+    return score

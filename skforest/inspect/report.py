@@ -1,0 +1,596 @@
+"""A report of a fitted estimator: one HTML page that needs no network, and the same as text."""
+
+import html
+from functools import cached_property
+from itertools import combinations
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from scipy import sparse
+from sklearn.base import is_classifier
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._version import __version__
+from ..estimators.base import take_rows
+from ..estimators.prediction import is_forest
+from ..estimators.unwrap import unwrapped
+from ..estimators.validation import size_text, why_no_category
+from ..table.frames import CATEGORY, as_frame, is_missing, read_table, table_of_matrix
+from .comparison import Predicted, baselines, score_function
+from .displays import TrainingCurveDisplay
+from .effects import EffectDisplay
+from .explain import shapley_values
+from .importances import importances_table
+from .page import Report, Section, cell_text
+from .partition import PartitionDisplay
+from .picture import COLOURS
+from .plotting import plot_tree
+
+N_DRAWS = 200  # bootstrap samples for intervals of scores
+INTERVAL = 2.5, 97.5  # percent
+PERMUTED = 500  # rows, at most, for permutation importances and pairs
+N_REPEATS = 5  # permutations of each column
+MAX_PERMUTED = 30  # columns, those with the largest impurity importance
+N_COLUMNS = 100  # columns in the table of columns
+N_BARS = 15  # columns in the table of importances
+N_EFFECTS = 6
+N_PAIRED, N_PAIR_ROWS = 4, 40  # columns whose pairs are measured, on the square of so many rows
+N_BACKGROUND = 100
+MAX_CURVES = 10  # classes with a curve each
+MAX_POINTS = 1000  # of a scatter plot
+N_TREES, TREE_DEPTH = 2, 3
+N_SHOWN = 8  # columns of an explained row
+
+
+def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None, random_state=0):
+    """Describe a fitted estimator in a report: data, training, scores, and what it learned.
+
+    With rows that the estimator was not trained on, the report has the columns as they are read,
+    scores beside those of a constant and a random forest, curves of the predictions, permutation
+    importances, effects of the most important columns, the pairs that interact most, and three
+    rows whose predictions are explained. Without rows, it has the training, the importances and
+    some trees.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        Fitted classifier or regressor with one output; it may be inside a search or a pipeline.
+    X_test : {array-like, dataframe} of shape (n_samples, n_features), default=None
+        Rows that the estimator was not trained on.
+    y_test : array-like of shape (n_samples,), default=None
+        Their labels or targets. None: the report has no scores.
+    X_train, y_train : array-like or dataframe, default=None
+        Rows to train the constant and the random forest on. None: these are cross-validated on
+        `X_test`, with five folds.
+    random_state : int, RandomState or None, default=0
+        Seed of permutations and of bootstrap samples.
+
+    Returns
+    -------
+    report : Report
+        ``print(report)`` shows its text and tables. ``report.save("report.html")`` writes a page
+        with all pictures, which needs no network. Notebooks show it directly.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If `y_test` is given without `X_test`, or has another length.
+
+    See Also
+    --------
+    leaderboard : Scores of several estimators.
+
+    Notes
+    -----
+    Intervals of scores have 95 % of the scores of 200 bootstrap samples of the rows. Permutation
+    importances are the mean decrease of the first score over 5 permutations, on at most 500 rows.
+    The interaction of two columns is the share of their joint effect that is not the sum of both
+    effects (Friedman's H squared [1]_).
+
+    References
+    ----------
+    .. [1] J. H. Friedman, B. E. Popescu, "Predictive learning via rule ensembles", Annals of
+       Applied Statistics 2, 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.model_selection import train_test_split
+    >>> from skforest import ObliqueBoostingRegressor, describe
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> X, X_test, y, y_test = train_test_split(X, y, random_state=0)
+    >>> model = ObliqueBoostingRegressor(random_state=0).fit(X, y)
+    >>> report = describe(model, X_test, y_test)
+    >>> report.save("diabetes.html")  # doctest: +SKIP
+    >>> [section.title for section in report.sections][:3]
+    ['Columns', 'Training', 'Scores']
+    """
+    whole = unwrapped(estimator)
+    check_is_fitted(whole.estimator)
+    if X_test is None and y_test is not None:
+        raise ValueError("y_test is given without X_test")
+    subject = _Subject(estimator, X_test, y_test, random_state)
+    sections = [
+        _columns(subject),
+        _training(subject),
+        _scores(subject, X_train, y_train),
+        _importances(subject),
+        _effects(subject),
+        _pairs(subject),
+        _trees(subject),
+        _rows(subject),
+    ]
+    title = f"{type(whole.estimator).__name__}, skforest {__version__}"
+    return Report(title, [section for section in sections if section is not None])
+
+
+class _Subject:
+    """The described estimator and its rows.
+
+    `model` is the estimator inside of pipelines, `X` the rows that the whole estimator takes, or
+    None; `names` are those of the columns of X. `order` has the columns, the most important first,
+    once they have been measured.
+    """
+
+    def __init__(self, estimator, X, y, random_state):
+        self.estimator, self.model = estimator, unwrapped(estimator).estimator
+        self.is_class = is_classifier(self.model)
+        self.random = check_random_state(random_state)
+        self.X = self.y = self.order = None
+        if getattr(self.model, "n_outputs_", 1) > 1 or self._is_banded:
+            raise ValueError("estimator has several outputs; describe takes one")
+        if sparse.issparse(X):
+            raise TypeError("X_test is sparse; pass X_test.toarray()")
+        if X is not None:
+            X = as_frame(X)
+            X = X if hasattr(X, "shape") else np.asarray(X)
+            self.X = X if len(X.shape) == 2 else X.reshape(len(X), -1)
+            table = read_table(self.X)
+            self.table = table_of_matrix(np.asarray(self.X)) if table is None else table
+            names = self.table.names
+            self.names = [name if isinstance(name, str) else f"x{name}" for name in names]
+        if y is not None:
+            self.y = np.asarray(y)
+            check_consistent_length(self.X, self.y)
+            self.predicted = Predicted.of(estimator, self.X)
+
+    @property
+    def _is_banded(self):
+        return getattr(self.model, "_fitted_quantiles", None) is not None
+
+    @cached_property
+    def shown(self):
+        """int: the class whose probability is shown, the second of two or the most probable."""
+        if len(self.model.classes_) == 2:
+            return 1
+        rows = take_rows(self.X, self.sample(N_BACKGROUND))
+        return int(np.argmax(self.estimator.predict_proba(rows).mean(axis=0)))
+
+    @property
+    def label(self):
+        """object: the label of this class; None for a regressor."""
+        return self.model.classes_[self.shown] if self.is_class else None
+
+    @property
+    def is_own(self):
+        """bool: whether the model is one of this package."""
+        return hasattr(self.model, "members_") or is_forest(self.model)
+
+    def is_category(self, j):
+        """Whether a column holds categories."""
+        return self.table.kind(j) == CATEGORY
+
+    def sample(self, n):
+        """At most n of the rows, at random: their numbers."""
+        n_rows = len(self.table.columns[0])
+        return np.sort(self.random.permutation(n_rows)[:n])
+
+    def response(self, X):
+        """Predictions as numbers: the probability of the shown class, or a regression."""
+        if self.is_class:
+            return self.estimator.predict_proba(X)[:, self.shown]
+        return self.estimator.predict(X)
+
+    def with_column(self, X, j, column):
+        """Rows with another column j, given as rows of it: numbers of rows of `self.X`."""
+        frame = nw.from_native(X, pass_through=True)
+        if isinstance(frame, nw.DataFrame):
+            source = nw.from_native(self.X)
+            name = source.columns[j]
+            values = source[column.tolist(), [name]]
+            if hasattr(X, "index"):
+                native = nw.to_native(values)
+                native.index = X.index
+                values = nw.from_native(native)
+            return nw.to_native(frame.with_columns(values[name]))
+        X = np.array(X)
+        X[:, j] = np.asarray(self.X)[column, j]
+        return X
+
+
+# --------------------------------------------------------------------------------------- sections
+
+
+def _columns(subject):
+    """How the columns of the rows are read."""
+    if subject.X is None:
+        return None
+    section, rows, table = Section("Columns"), [], subject.table
+    n_rows = table.n_rows
+    for j, name in enumerate(subject.names[:N_COLUMNS]):
+        is_category = table.kind(j) == CATEGORY
+        values = table.values(j) if is_category else table.numbers(j)
+        missing = np.array([is_missing(v) for v in values]) if is_category else np.isnan(values)
+        known, note = values[~missing], ""
+        levels, counts = np.unique(known.astype(str) if is_category else known, return_counts=True)
+        if is_category:
+            shown = ", ".join(levels[np.argsort(-counts, kind="stable")][:3])
+            note = why_no_category(list(levels), len(known)) or ""
+        else:
+            shown = (
+                " / ".join(cell_text(float(v)) for v in np.percentile(known, [0, 50, 100]))
+                if len(known)
+                else ""
+            )
+        note = "constant in these rows" if len(levels) < 2 else note
+        share = f"{100 * missing.mean():.3g} %" if missing.any() else ""
+        rows.append(
+            (name, "category" if is_category else "number", share, len(levels), shown, note)
+        )
+    section.say(
+        f"{n_rows:,} rows and {len(subject.names)} columns"
+        + (
+            f", the first {N_COLUMNS} of which are listed"
+            if len(rows) < len(subject.names)
+            else ""
+        )
+        + ". Numbers are shown by their minimum, median and "
+        "maximum, categories by their most frequent levels."
+    )
+    section.table(("column", "read as", "missing", "values", "", "note"), rows)
+    return section
+
+
+def _training(subject):
+    """Parameters, size and records of training."""
+    model, section = subject.model, Section("Training")
+    section.html.append(f"<pre class=wide>{html.escape(repr(model))}</pre>")
+    section.text.append(repr(model))
+    if hasattr(model, "leaderboard_"):
+        board = model.leaderboard_
+        rows = (
+            dict(board.items()) if isinstance(board, dict) else board.reset_index().to_dict("list")
+        )
+        section.say(f"Score: {model.score_name_}. It is that of rows which no model has seen.")
+        section.table(list(rows), [*zip(*rows.values())])
+    elif is_forest(model):
+        forest = model.forest_
+        seconds = getattr(model, "_training_seconds", None)
+        rows = [
+            ("trees", f"{len(forest):,}"),
+            ("leaves", f"{forest.n_leaves.sum():,}"),
+            ("greatest depth", f"{forest.max_depth.max()}"),
+            ("memory", size_text(forest.nbytes)),
+            *([("seconds of training", cell_text(float(seconds)))] if seconds else []),
+        ]
+        section.table(("forest", ""), rows)
+        try:
+            figure = TrainingCurveDisplay.from_estimator(model).figure_
+        except ValueError:  # it was grown in one pass
+            return section
+        section.picture(figure, "curves of training")
+    return section
+
+
+def _scores(subject, X_train, y_train):
+    """Scores with intervals, and curves of the predictions."""
+    if subject.y is None:
+        return None
+    section, y = Section("Scores"), subject.y
+    found = {"this model": subject.predicted}
+    found |= baselines(subject.is_class, subject.X, y, X_train, y_train)
+    score = score_function(subject.is_class)
+    draws = [subject.random.randint(len(y), size=len(y)) for _ in range(N_DRAWS)]
+    rows = []
+    for name, one in found.items():
+        drawn = [[*score(one, y, rows=np.sort(draw)).values()] for draw in draws]
+        ends = np.nanpercentile(np.array(drawn, float), INTERVAL, axis=0)
+        scores = score(one, y)
+        cells = [
+            f"{s:.4g} ({low:.4g} to {high:.4g})" for s, low, high in zip(scores.values(), *ends)
+        ]
+        rows.append((name, *cells))
+    section.say(
+        f"Scores of {len(y):,} rows with intervals of 95 %; larger is better, and losses have a "
+        "minus sign."
+    )
+    section.table(("", *scores), rows)
+    draw = _class_curves if subject.is_class else _residuals
+    section.picture(draw(subject), "predictions against the truth")
+    return section
+
+
+def _class_curves(subject):
+    """ROC curves, calibration and confusion of a classifier."""
+    import matplotlib.pyplot as plt
+    from sklearn.calibration import calibration_curve
+    from sklearn.metrics import ConfusionMatrixDisplay, RocCurveDisplay
+
+    y, proba, classes = subject.y, subject.predicted.proba, subject.predicted.classes_
+    figure, (roc, calibration, confusion) = plt.subplots(
+        1, 3, figsize=(12, 4), layout="constrained"
+    )
+    shown = [k for k in range(len(classes)) if 0 < np.mean(y == classes[k]) < 1]
+    shown = shown[-1:] if len(classes) == 2 else shown[:MAX_CURVES]
+    for k in shown:
+        colour = COLOURS[k % len(COLOURS)]
+        RocCurveDisplay.from_predictions(
+            y == classes[k], proba[:, k], ax=roc, name=str(classes[k])
+        )
+        truth, mean = calibration_curve(
+            y == classes[k], proba[:, k], n_bins=10, strategy="quantile"
+        )
+        calibration.plot(mean, truth, "o-", color=colour, markersize=3, linewidth=1)
+        roc.lines[-1].set_color(colour)
+    for ax in (roc, calibration):
+        ax.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1)
+    roc.legend(fontsize=7, loc="lower right")
+    roc.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
+    calibration.set(title="calibration", xlabel="probability", ylabel="share of rows")
+    ConfusionMatrixDisplay.from_predictions(
+        y,
+        subject.predicted.labels,
+        ax=confusion,
+        colorbar=False,
+        cmap="Blues",
+        include_values=len(classes) <= MAX_CURVES,
+        xticks_rotation="vertical" if len(classes) > 3 else "horizontal",
+    )
+    confusion.set(title="confusion")
+    return figure
+
+
+def _residuals(subject):
+    """Predictions against targets, and residuals of a regressor."""
+    import matplotlib.pyplot as plt
+
+    y, predicted = subject.y, np.ravel(subject.predicted.labels)
+    rows = subject.sample(MAX_POINTS)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    left.scatter(predicted[rows], y[rows], s=8, alpha=0.5, color=COLOURS[0])
+    ends = [min(predicted.min(), y.min()), max(predicted.max(), y.max())]
+    left.plot(ends, ends, color="grey", linestyle=":")
+    left.set(xlabel="prediction", ylabel="target")
+    right.hist(y - predicted, bins=40, color=COLOURS[0])
+    right.set(xlabel="target minus prediction", ylabel="rows")
+    return figure
+
+
+def _importances(subject):
+    """Impurity and permutation importances; sets the order of the columns."""
+    section = Section("Importances")
+    impurity = _impurity(subject)
+    if subject.y is None:
+        if impurity is None:
+            return None
+        rows = [(name, float(value)) for name, value in impurity.items()][:N_BARS]
+        section.table(("column", "share of the decrease of impurity"), rows)
+        if subject.X is not None:
+            ranked = [subject.names.index(n) for n in impurity if n in subject.names]
+            subject.order = ranked or list(range(len(subject.names)))
+        return section
+    names = subject.names
+    known = impurity if impurity is not None and set(impurity) == set(names) else None
+    columns = np.arange(len(names))
+    if known is not None:
+        columns = np.argsort([-known[name] for name in names], kind="stable")
+    rows, n_columns = subject.sample(PERMUTED), min(len(names), MAX_PERMUTED)
+    X, y, score = take_rows(subject.X, rows), subject.y[rows], score_function(subject.is_class)
+    best = [*score(subject.predicted, subject.y, rows=rows).values()][0]
+    loss = {}
+    for j in columns[:n_columns]:
+        drawn = [
+            Predicted.of(
+                subject.estimator, subject.with_column(X, j, subject.random.permutation(rows))
+            )
+            for _ in range(N_REPEATS)
+        ]
+        loss[j] = [best - [*score(one, y).values()][0] for one in drawn]
+    subject.order = sorted(loss, key=lambda j: -np.mean(loss[j]))
+    what = [*score(subject.predicted, subject.y, rows=rows)][0]
+    section.say(
+        f"Decrease of {what} when a column is permuted (mean and standard deviation of "
+        f"{N_REPEATS} permutations of {len(rows)} rows)"
+        + (", and its share of the decrease of impurity in training." if known else ".")
+    )
+    head = ("column", "decrease", "deviation", *(("impurity",) if known else ()))
+    section.table(
+        head,
+        [
+            (names[j], float(np.mean(loss[j])), float(np.std(loss[j])))
+            + ((float(known[names[j]]),) if known else ())
+            for j in subject.order[:N_BARS]
+        ],
+    )
+    shown = subject.order[:N_BARS]
+    figure = _bars([names[j] for j in shown], [loss[j] for j in shown], what)
+    section.picture(figure, "permutation importances")
+    return section
+
+
+def _impurity(subject):
+    """Importances by name, the largest first; None if the model has none."""
+    try:
+        table = importances_table(subject.estimator)
+    except (TypeError, ValueError):
+        return None
+    if isinstance(table, dict):
+        return dict(zip(table["feature"], table["importance"]))
+    return table["importance"].to_dict()
+
+
+def _bars(names, losses, what):
+    """Bars of permutation importances."""
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(7, 0.8 + 0.28 * len(names)), layout="constrained")
+    mean, deviation = np.mean(losses, axis=1)[::-1], np.std(losses, axis=1)[::-1]
+    ax.barh(names[::-1], mean, xerr=deviation, color=COLOURS[0], ecolor="grey")
+    ax.set(xlabel=f"decrease of {what}")
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _effects(subject):
+    """Effects of the most important columns."""
+    if subject.order is None:
+        return None
+    section = Section("Effects")
+    columns = subject.order[:N_EFFECTS]
+    what = f"the probability of {subject.label!s}" if subject.is_class else "the prediction"
+    section.say(f"Mean of {what} when all rows have the same value in a column.")
+    seed = subject.random.randint(2**31 - 1)
+    display = EffectDisplay.from_estimator(
+        subject.estimator, subject.X, columns, target=subject.label, random_state=seed
+    )
+    section.picture(display.figure_, "effects of single columns")
+    section.text = []  # there is no table
+    return section
+
+
+def _pairs(subject):
+    """The pairs of columns that interact most."""
+    if subject.order is None or len(subject.order) < 2:
+        return None
+    rows = subject.sample(N_PAIR_ROWS)
+    X, columns = take_rows(subject.X, rows), subject.order[:N_PAIRED]
+
+    def mean_effect(*fixed):
+        """Mean response of all rows with the columns of each row, minus its mean."""
+        n = len(rows)
+        every = take_rows(X, np.tile(np.arange(n), n))
+        for j in fixed:
+            every = subject.with_column(every, j, np.repeat(rows, n))
+        effect = subject.response(every).reshape(n, n).mean(axis=1)
+        return effect - effect.mean()
+
+    single = {j: mean_effect(j) for j in columns}
+    found = []
+    for j, k in combinations(columns, 2):
+        joint = mean_effect(j, k)
+        total = np.sum(joint**2)
+        share = np.sum((joint - single[j] - single[k]) ** 2) / total if total > 0 else 0.0
+        found.append((100 * min(share, 1.0), float(np.std(joint)), j, k))
+    found.sort(key=lambda one: (-one[0], one[2:]))
+    section = Section("Pairs of columns")
+    section.say(
+        "How much of the joint effect of two columns is not the sum of both effects, and the "
+        f"standard deviation of their joint effect, for the {len(columns)} most important columns."
+    )
+    names = subject.names
+    section.table(
+        ("pair", "interaction in percent", "deviation of the joint effect"),
+        [(f"{names[j]} x {names[k]}", share, deviation) for share, deviation, j, k in found],
+    )
+    numeric = [one[2:] for one in found if not any(map(subject.is_category, one[2:]))]
+    if numeric and subject.is_own:
+        display = PartitionDisplay.from_estimator(
+            subject.estimator, subject.X, features=numeric[0], grid_resolution=100
+        )
+        section.picture(display.figure_, "prediction over the strongest pair of numbers")
+    return section
+
+
+def _trees(subject):
+    """The first trees of the model, or of the member of a blend with the largest weight."""
+    model, section = subject.model, Section("Trees")
+    if hasattr(model, "members_"):
+        own = [name for name, member in model.members_.items() if is_forest(member)]
+        if not own:
+            return None
+        name = max(own, key=model.weights_.get)
+        model = model.members_[name]
+        section.say(f"Of the member {name!r}, whose weight is largest among the forests.")
+    import matplotlib.pyplot as plt
+
+    has_splits = np.flatnonzero(model.forest_.n_leaves > 1)
+    for tree in has_splits[:N_TREES].tolist():
+        figure = plt.figure(figsize=(11, 4.5))
+        plot_tree(model, tree, max_depth=TREE_DEPTH, ax=figure.add_axes([0, 0, 1, 1]))
+        section.picture(figure, f"tree {tree} to depth {TREE_DEPTH}")
+    return section
+
+
+def _rows(subject):
+    """Three rows whose predictions are explained."""
+    if subject.X is None or not subject.is_own:
+        return None
+    predicted = getattr(subject, "predicted", None) or Predicted.of(subject.estimator, subject.X)
+    if subject.is_class:
+        sure = predicted.proba.max(axis=1)
+        kinds = {"surest": np.argmax(sure), "least sure": np.argmin(sure)}
+        if subject.y is not None and (is_wrong := predicted.labels != subject.y).any():
+            kinds["surest of the wrong ones"] = np.argmax(np.where(is_wrong, sure, 0))
+    else:
+        order = np.argsort(np.ravel(predicted.labels), kind="stable")
+        kinds = {"smallest": order[0], "median": order[len(order) // 2], "largest": order[-1]}
+    rows = np.array(list(kinds.values()))
+    background = take_rows(subject.X, subject.sample(N_BACKGROUND))
+    explained = shapley_values(
+        subject.estimator, take_rows(subject.X, rows), background, "response", random_state=0
+    )
+    section, names = Section("Three rows explained"), explained.feature_names or subject.names
+    section.say(
+        "Contributions of columns to the prediction of a row, beside its mean for "
+        f"{len(background) if hasattr(background, '__len__') else background.shape[0]} other rows "
+        "(Shapley values)."
+    )
+    pictures = []
+    for i, (kind, row) in enumerate(kinds.items()):
+        values, base = explained.values[i], np.ravel(explained.base_values[i])
+        k = 0
+        if values.ndim > 1:
+            k = list(predicted.classes_).index(predicted.labels[row])
+            values = values[:, k]
+        label = predicted.labels[row]
+        result = f"{base[k] + values.sum():.4g}"
+        if subject.is_class:
+            result += f", the probability of {subject.label if len(base) == 1 else label}"
+        truth = "" if subject.y is None else f", truth: {cell_text(subject.y[row])}"
+        order = np.argsort(-np.abs(values), kind="stable")[:N_SHOWN]
+        section.text.append(f"Row {row}, the {kind} prediction: {result}{truth}")
+        table = Section("")
+        shown = [cell_text(_entry(explained.data[i][j])) for j in order]
+        table.table(
+            ("column", "value", "contribution"),
+            [(str(names[j]), value, float(values[j])) for j, value in zip(order, shown)],
+        )
+        section.text += table.text
+        labels = [f"{names[j]} = {value}" for j, value in zip(order, shown)]
+        title = f"row {row}, the {kind}\n{result}{truth}"
+        pictures.append((title, labels, values[order]))
+    section.picture(_contributions(pictures), "contributions of columns to three predictions")
+    return section
+
+
+def _contributions(pictures):
+    """Bars of contributions, a panel for each row."""
+    import matplotlib.pyplot as plt
+
+    size = (11, 1.2 + 0.3 * max(len(labels) for _, labels, _ in pictures))
+    figure, axes = plt.subplots(1, len(pictures), figsize=size, layout="constrained")
+    for ax, (title, labels, values) in zip(np.ravel(axes), pictures):
+        colours = [COLOURS[1] if value < 0 else COLOURS[0] for value in values[::-1]]
+        ax.barh(range(len(values)), values[::-1], color=colours)
+        ax.set_yticks(range(len(values)), labels[::-1], fontsize=8)
+        ax.axvline(0, color="grey", linewidth=0.8)
+        ax.set_title(title, fontsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _entry(value):
+    return value.item() if isinstance(value, np.generic) else value

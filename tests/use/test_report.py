@@ -1,0 +1,301 @@
+"""`leaderboard` and `describe`: scores beside baselines, and a page about a fitted estimator."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skforest import (
+    BlendedForestClassifier,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    ObliqueBoostingRegressor,
+    describe,
+    leaderboard,
+)
+from skforest.inspect import report as module
+from skforest.inspect.comparison import Predicted
+from skforest.inspect.page import Section
+from skforest.inspect.report import _pairs, _Subject
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("matplotlib").use("Agg")
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    y = np.array(["red", "white", "green"])[y]
+    return train_test_split(X.iloc[:, :5], y, random_state=0, stratify=y)
+
+
+@pytest.fixture(scope="module")
+def blend(wine):
+    X, _, y, _ = wine
+    members = [
+        ("small", ManifoldForestClassifier(10)),
+        ("linear", make_pipeline(StandardScaler(), LogisticRegression())),
+    ]
+    return BlendedForestClassifier(members, random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    """A mixed table: categories, missing values, a constant and an identifier."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    X = X[["age", "sex", "bmi", "s5"]].copy()
+    X["sex"] = np.where(X["sex"] == 1, "m", "f")
+    X.loc[::9, "bmi"] = np.nan
+    X["<site>"] = 7.0
+    X["patient"] = [f"p{i}" for i in range(len(X))]
+    return train_test_split(X, y.to_numpy(), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def boosting(diabetes):
+    X, _, y, _ = diabetes
+    with pytest.warns(UserWarning, match="patient"):
+        return ObliqueBoostingRegressor(20, n_bags=2, random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def report(boosting, diabetes):
+    X, X_test, y, y_test = diabetes
+    with pytest.warns(UserWarning, match="patient"):  # of the random forest
+        return describe(boosting, X_test, y_test, X_train=X, y_train=y)
+
+
+# ------------------------------------------------------------------------------------ leaderboard
+
+
+def test_leaderboard_scores_are_those_of_scikit_learn(wine, blend):
+    X, X_test, y, y_test = wine
+    weight = np.linspace(1, 3, len(y_test))
+    metrics = ["balanced_accuracy", "neg_log_loss", "roc_auc_ovo"]
+    board = leaderboard(
+        {"a": blend}, X_test, y_test, metrics=metrics, X_train=X, y_train=y, sample_weight=None
+    )
+    for metric in metrics:
+        assert board.loc["a", metric] == get_scorer(metric)(blend, X_test, y_test)
+    weighted = leaderboard({"a": blend}, X_test, y_test, metrics="accuracy", sample_weight=weight)
+    expected = np.average(blend.predict(X_test) == y_test, weights=weight)
+    assert weighted.loc["a", "accuracy"] == pytest.approx(expected)
+    assert list(board["balanced_accuracy"]) == sorted(board["balanced_accuracy"], reverse=True)
+
+
+def test_leaderboard_of_a_blend_has_its_members(wine, blend):
+    _, X_test, _, y_test = wine
+    board = leaderboard(blend, X_test, y_test)
+    assert set(board.index) == {
+        "blend", *blend.members_, "random forest, 5 folds", "constant, 5 folds",
+    }  # fmt: skip
+    for name, member in blend.members_.items():
+        assert board.loc[name, "accuracy"] == member.score(X_test, y_test)
+    assert board.loc["blend", "fit_seconds"] > 0
+    assert 0 < board.loc["small", "MiB"] < board.loc["blend", "MiB"]
+    assert board.loc["constant, 5 folds", "accuracy"] < board.loc["blend", "accuracy"]
+
+
+def test_baselines_are_trained_on_the_training_rows(diabetes):
+    X, X_test, y, y_test = diabetes
+    ridge = make_pipeline(StandardScaler(), Ridge())
+    models = [ridge.fit(X[["age", "s5"]], y), ridge]
+    board = leaderboard(models, X_test[["age", "s5"]], y_test, X_train=X[["age", "s5"]], y_train=y)
+    assert set(board.index) == {"Ridge", "Ridge 2", "random forest", "constant"}
+    constant = np.sqrt(np.mean((y_test - y.mean()) ** 2))
+    assert board.loc["constant", "neg_root_mean_squared_error"] == pytest.approx(-constant)
+    forest = ManifoldForestRegressor(projection="axis", random_state=0).fit(X[["age", "s5"]], y)
+    expected = forest.score(X_test[["age", "s5"]], y_test)
+    assert board.loc["random forest", "r2"] == pytest.approx(expected)
+
+
+def test_leaderboard_has_nan_where_a_default_metric_lacks_a_class(wine, blend):
+    X, X_test, y, y_test = wine
+    rows = y_test == "red"
+    board = leaderboard({"a": blend}, X_test[rows], y_test[rows], X_train=X, y_train=y)
+    assert board.loc["a", "accuracy"] == np.mean(blend.predict(X_test[rows]) == "red")
+    assert np.isnan(board.loc["a", "roc_auc_ovr"])
+    with pytest.raises(ValueError):
+        leaderboard({"a": blend}, X_test[rows], y_test[rows], metrics=["roc_auc_ovr"])
+
+
+def test_leaderboard_refuses_what_it_cannot_compare(wine, blend, diabetes, boosting):
+    _, X_test, _, y_test = wine
+    with pytest.raises(ValueError, match="models is empty"):
+        leaderboard([], X_test, y_test)
+    with pytest.raises(ValueError, match="'b' is the first other"):
+        leaderboard({"a": blend, "b": boosting}, X_test, y_test)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        leaderboard(blend, X_test, y_test[1:])
+    with pytest.raises(ValueError, match="'speed'"):
+        leaderboard(blend, X_test, y_test, metrics=["speed"])
+
+
+def test_known_predictions_are_those_of_the_rows(wine, blend):
+    _, X_test, _, y_test = wine
+    one = Predicted.of(blend, X_test)
+    assert (one.predict([3, 1]) == blend.predict(X_test.iloc[[3, 1]])).all()
+    assert (one.predict_proba([3, 1]) == blend.predict_proba(X_test.iloc[[3, 1]])).all()
+    assert one.predict_us > 0
+
+
+# ----------------------------------------------------------------------------------------- report
+
+SECTIONS = [
+    "Columns", "Training", "Scores", "Importances", "Effects", "Pairs of columns", "Trees",
+    "Three rows explained",
+]  # fmt: skip
+
+
+class Checker(HTMLParser):
+    """Counts the open tags of a page, and collects what it loads."""
+
+    empty = "meta", "img", "br", "link"
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.loaded, self.n_images = [], [], 0
+
+    def handle_starttag(self, tag, attrs):
+        self.n_images += tag == "img"
+        self.loaded += [value for key, value in attrs if key in ("src", "href")]
+        if tag not in self.empty:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_report_is_one_page_that_loads_nothing(report, tmp_path):
+    assert [section.title for section in report.sections] == SECTIONS
+    report.save(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page == report.to_html()
+    checker = Checker()
+    checker.feed(page)
+    assert not checker.open and checker.n_images >= 7
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in checker.loaded)
+    assert len(page) < 2 * 2**20
+    assert "<site>" not in page and "&lt;site&gt;" in page
+
+
+def test_report_says_how_columns_are_read(report, diabetes):
+    table = str(report).split("== Training ==")[0]
+    lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
+    X_test = diabetes[1]
+    assert re.match(r"sex +category +2 +\w, \w", lines["sex"])
+    share = 100 * X_test["bmi"].isna().mean()
+    assert f"number    {share:.3g} %" in lines["bmi"]
+    low, middle, high = np.percentile(X_test["age"], [0, 50, 100])
+    assert f"{low:.4g} / {middle:.4g} / {high:.4g}" in lines["age"]
+    assert "constant in these rows" in str(report)
+    assert "as many levels as rows" in str(report)
+
+
+def test_report_has_scores_with_intervals(report, boosting, diabetes):
+    X, X_test, y, y_test = diabetes
+    text = str(report)
+    r2 = boosting.score(X_test, y_test)
+    found = re.search(r"this model +(\S+) \((\S+) to (\S+)\)", text)
+    score, low, high = map(float, found.groups())
+    assert score == pytest.approx(r2, rel=1e-3) and low < score < high
+    # The standard error of R2 over bootstrap samples, by a plain computation.
+    rng, predicted = np.random.default_rng(0), boosting.predict(X_test)
+    drawn = [rng.integers(len(y_test), size=len(y_test)) for _ in range(400)]
+    scores = [1 - np.mean((y_test[d] - predicted[d]) ** 2) / np.var(y_test[d]) for d in drawn]
+    assert [low, high] == pytest.approx(np.percentile(scores, [2.5, 97.5]), abs=0.06)
+    assert "random forest" in text and "5 folds" not in text
+
+
+def test_report_measures_importances_by_permutation(boosting, diabetes, report):
+    _, X_test, _, y_test = diabetes
+    table = str(report).split("== Importances ==")[1].split("==")[0]
+    found = {m[1]: float(m[2]) for m in re.finditer(r"^(\S+) +(-?[\d.e-]+) ", table, re.M)}
+    assert found["<site>"] == found["patient"] == 0
+    rng = np.random.default_rng(0)
+    losses = []
+    for _ in range(20):
+        changed = X_test.copy()
+        changed["s5"] = rng.permutation(changed["s5"].to_numpy())
+        losses.append(boosting.score(X_test, y_test) - boosting.score(changed, y_test))
+    assert found["s5"] == pytest.approx(np.mean(losses), abs=0.1) and found["s5"] > 0.05
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Reports of few columns and few draws."""
+    for name, value in {"N_DRAWS": 10, "N_REPEATS": 1, "N_EFFECTS": 1, "N_PAIRED": 2}.items():
+        monkeypatch.setattr(module, name, value)
+
+
+def test_report_of_several_classes_and_polars(wine, blend, small):
+    polars = pytest.importorskip("polars")
+    _, X_test, _, y_test = wine
+    report = describe(blend, polars.from_pandas(X_test.reset_index(drop=True)), y_test)
+    assert [section.title for section in report.sections] == SECTIONS
+    text = str(report)
+    auc = roc_auc_score(y_test, blend.predict_proba(X_test), multi_class="ovr")
+    assert f"{auc:.4g} (" in text and "random forest, 5 folds" in text
+    assert str(blend.leaderboard_.index[0]) in text
+    same = describe(blend, X_test, y_test)
+    assert str(same) == text
+    assert "skforest-report" in report._repr_html_() and "report" in repr(report).lower()
+
+
+def test_report_without_rows_or_targets(boosting, diabetes, small):
+    assert [s.title for s in describe(boosting).sections] == ["Training", "Importances", "Trees"]
+    assert "Scores" not in [s.title for s in describe(boosting, diabetes[1]).sections]
+
+
+@pytest.mark.parametrize("is_product", [True, False])
+def test_pairs_that_interact(is_product):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(300, 3))
+
+    class Model(ManifoldForestRegressor):
+        def predict(self, X):
+            X = np.asarray(X)
+            return X[:, 0] * X[:, 1] if is_product else X[:, 0] + X[:, 1] + X[:, 2]
+
+    model = Model(2, random_state=0).fit(X, X[:, 0])
+    subject = _Subject(model, X, None, 0)
+    subject.order = [0, 1, 2]
+    text = "\n".join(_pairs(subject).text)
+    share = float(re.search(r"x0 x x1 +(\S+)", text)[1])
+    assert share > 90 if is_product else share < 1e-9
+
+
+def test_report_refuses_what_it_cannot_describe(boosting, diabetes):
+    _, X_test, _, y_test = diabetes
+    with pytest.raises(ValueError, match="y_test is given without X_test"):
+        describe(boosting, None, y_test)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        describe(boosting, X_test, y_test[1:])
+    X = X_test[["age", "s5"]].to_numpy()
+    several = ManifoldForestRegressor(2).fit(X, X)
+    with pytest.raises(ValueError, match="several outputs"):
+        describe(several, X)
+    from scipy import sparse
+
+    single = ManifoldForestRegressor(2).fit(X, y_test)
+    with pytest.raises(TypeError, match="X_test is sparse"):
+        describe(single, sparse.csr_array(X))
+
+
+def test_table_of_a_section_aligns_its_columns():
+    section = Section("a")
+    section.table(("name", "score"), [("x", 0.5), ("longer", float("nan")), ("yes", True)])
+    assert section.text[0].splitlines() == [
+        "name    score",
+        "x         0.5",
+        "longer",
+        "yes       yes",
+    ]
+    assert section.html[0].count("<td class=number>") == 3
