@@ -25,6 +25,7 @@ from .estimators.nongreedy import (
     NonGreedyTreeClassifier,
     NonGreedyTreeRegressor,
 )
+from .estimators.ranges import param_distributions
 from .estimators.refinement import refine
 from .export import to_c, to_onnx
 from .export.dicts import to_dict
@@ -84,6 +85,7 @@ __all__ = [
     "importances_table",
     "leaderboard",
     "load",
+    "param_distributions",
     "plot_tree",
     "prototypes",
     "proximity",

@@ -1,0 +1,98 @@
+"""Ranges of parameters that are worth searching, for each kind of estimator."""
+
+from scipy.stats import loguniform, randint, uniform
+
+from .unwrap import refusal
+
+# By the name of the class without its ending. Each range has the default, or its value on tables
+# of some thousand rows. None of them was tuned.
+RANGES = {
+    "ObliqueBoosting": {
+        "learning_rate": loguniform(0.03, 0.3),
+        "max_depth": randint(2, 9),
+        "min_samples_leaf": randint(1, 41),
+        "l2_regularization": loguniform(0.3, 100.0),
+        "n_directions": [0, 16, 32, 64],
+        "subsample": uniform(0.5, 0.5),
+    },
+    "ManifoldForest": {
+        "max_features": ["auto", 0.5, 1.0, 2.0, 4.0],
+        "min_samples_leaf": randint(1, 16),
+    },
+    "CO2Forest": {
+        "max_features": ["auto", 0.3, 0.6, None],
+        "min_samples_leaf": randint(1, 16),
+        "nu": loguniform(3.0, 300.0),
+    },
+    "RandomHingeForest": {
+        "learning_rate": loguniform(0.003, 0.2),
+        "max_depth": randint(3, 9),
+        "dropout": uniform(0.0, 0.4),
+        "procedure__importance_power": [0.0, 0.5, 1.0, 1.5],
+    },
+    "NonGreedyTree": {
+        "max_depth": randint(3, 13),
+        "nu": loguniform(3.0, 300.0),
+        "learning_rate": loguniform(0.05, 1.0),
+    },
+    "E2EDecisionForest": {
+        "max_depth": randint(4, 11),
+        "procedure__learning_rate": loguniform(0.001, 0.1),
+    },
+}
+ON_IMAGES = {"procedure__max_patch": randint(2, 9)}  # of manifold forests
+
+
+def param_distributions(estimator, prefix=""):
+    """Ranges of the parameters of an estimator that are worth searching.
+
+    Parameters
+    ----------
+    estimator : estimator of skforest
+        A forest, a tree or boosting, fitted or not. Blends have no parameters of this kind.
+    prefix : str, default=""
+        Beginning of all names, such as ``"model__"`` for the step "model" of a pipeline.
+
+    Returns
+    -------
+    distributions : dict of str to distribution or list
+        By the names of parameters: distributions of SciPy, or lists of values, as
+        :class:`~sklearn.model_selection.RandomizedSearchCV` takes them. The ranges hold the
+        defaults; they suit tables of some hundred to some ten thousand rows.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not one of these.
+
+    See Also
+    --------
+    sklearn.model_selection.RandomizedSearchCV : Tries random values.
+    sklearn.model_selection.HalvingRandomSearchCV : Tries many of them with few rows first.
+
+    Notes
+    -----
+    A continuous distribution ``d`` of the result has the ends ``d.support()``, for instance for
+    ``trial.suggest_float(name, *d.support(), log=d.dist.name == "loguniform")`` of optuna.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.model_selection import RandomizedSearchCV
+    >>> from skforest import ObliqueBoostingRegressor, param_distributions
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = ObliqueBoostingRegressor(n_bags=1, random_state=0)
+    >>> ranges = param_distributions(model)
+    >>> list(ranges)[:3]
+    ['learning_rate', 'max_depth', 'min_samples_leaf']
+    >>> search = RandomizedSearchCV(model, ranges, n_iter=3, cv=3, random_state=0).fit(X, y)
+    >>> sorted(search.best_params_) == sorted(ranges)
+    True
+    """
+    name = type(estimator).__name__.removesuffix("Classifier").removesuffix("Regressor")
+    if name not in RANGES:
+        raise refusal(estimator, needed="a forest, a tree or boosting of skforest")
+    ranges = RANGES[name]
+    if name == "ManifoldForest" and getattr(estimator, "_layout", None) is not None:
+        ranges = ranges | ON_IMAGES
+    return {prefix + key: values for key, values in ranges.items()}

@@ -1,0 +1,60 @@
+"""`param_distributions`: every value of every range can be fitted, and the defaults are in range."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import ParameterSampler, RandomizedSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skforest
+from skforest import (
+    BlendedForestClassifier,
+    E2EDecisionForest,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    param_distributions,
+)
+from skforest.estimators.ranges import RANGES
+
+NAMES = [f"{kind}{task}" for kind in RANGES for task in ("Classifier", "Regressor")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_of_all_ranges_are_valid(name):
+    model = getattr(skforest, name)()
+    ranges = param_distributions(model)
+    for values in ParameterSampler(ranges, 25, random_state=0):
+        model.set_params(**values)._validate_params()
+    for key, values in ranges.items():
+        default = getattr(skforest, name)().get_params().get(key)
+        if "__" in key:
+            default = getattr(type(model)._default_procedure(), key.split("__")[1])
+        if default == "auto" or default is None:
+            continue
+        if isinstance(values, list):
+            assert default in values
+        else:
+            low, high = values.support()
+            assert low <= default <= high, key
+
+
+def test_ranges_in_a_search_and_a_pipeline():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    pipeline = make_pipeline(StandardScaler(), ManifoldForestRegressor(3, random_state=0))
+    ranges = param_distributions(pipeline[-1], "manifoldforestregressor__")
+    search = RandomizedSearchCV(pipeline, ranges, n_iter=4, cv=2, random_state=0)
+    search.fit(X, X[:, 0] + X[:, 1])
+    assert set(search.best_params_) == set(ranges)
+    tried = search.cv_results_["param_manifoldforestregressor__min_samples_leaf"]
+    assert len(set(tried.tolist())) > 1
+
+
+def test_ranges_know_patches_and_aliases():
+    assert "procedure__max_patch" not in param_distributions(ManifoldForestClassifier())
+    ranges = param_distributions(ManifoldForestClassifier(feature_shape=(8, 8)))
+    low, high = ranges["procedure__max_patch"].support()
+    assert (low, high) == (2, 8)
+    assert "max_depth" in param_distributions(E2EDecisionForest())
+    with pytest.raises(TypeError, match="BlendedForestClassifier"):
+        param_distributions(BlendedForestClassifier())
