@@ -1,4 +1,4 @@
-"""`param_distributions`: every value of every range can be fitted, and the defaults are in range."""
+"""`param_distributions`: all values of the ranges can be fitted, and defaults are in range."""
 
 import numpy as np
 import pytest
