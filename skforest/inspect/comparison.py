@@ -2,18 +2,22 @@
 
 import pickle
 import time
+import warnings
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
 from sklearn.utils import check_consistent_length
 
 from ..blend.blend import MEMBERS
 from ..blend.leaderboard import CONSTANT, FOREST
 from ..estimators.base import take_rows
 from ..estimators.unwrap import unwrapped
+from ..table.dates import DateFeatures
+from ..table.frames import DATE, as_frame, read_table
 
 # Default metrics of classifiers and regressors: names of scikit-learn's scorers.
 METRICS = {
@@ -193,19 +197,24 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
     """
     y = np.asarray(y)
     forest = MEMBERS["manifold"][not is_class](projection="axis", random_state=0)
+    table = read_table(as_frame(X))
+    if table is not None and any(table.kind(j) == DATE for j in range(len(table))):
+        forest = make_pipeline(DateFeatures(), forest)
     dummy = DummyClassifier(strategy="prior") if is_class else DummyRegressor()
-    found = {}
-    for name, model in ((FOREST, forest), (CONSTANT, dummy)):
+    models, found = {FOREST: forest, CONSTANT: dummy}, {}
+    with warnings.catch_warnings():  # about columns; the models themselves gave them, too
+        warnings.simplefilter("ignore", UserWarning)
         if X_train is not None:
-            found[name] = Predicted.of(model.fit(X_train, np.asarray(y_train)), X)
-            continue
-        name = f"{name}, {N_FOLDS} folds"
-        if not is_class:
-            found[name] = PredictedNumbers(cross_val_predict(model, X, y, cv=N_FOLDS))
-            continue
-        classes = np.unique(y)
-        proba = cross_val_predict(model, X, y, cv=N_FOLDS, method="predict_proba")
-        found[name] = PredictedClasses(classes[proba.argmax(axis=1)], proba, classes)
+            y_train = np.asarray(y_train)
+            return {name: Predicted.of(m.fit(X_train, y_train), X) for name, m in models.items()}
+        for name, model in models.items():
+            name = f"{name}, {N_FOLDS} folds"
+            if not is_class:
+                found[name] = PredictedNumbers(cross_val_predict(model, X, y, cv=N_FOLDS))
+                continue
+            classes = np.unique(y)
+            proba = cross_val_predict(model, X, y, cv=N_FOLDS, method="predict_proba")
+            found[name] = PredictedClasses(classes[proba.argmax(axis=1)], proba, classes)
     return found
 
 

@@ -11,7 +11,8 @@ from scipy import sparse
 from sklearn.base import is_classifier
 
 from ..estimators.unwrap import unwrapped
-from ..table.frames import CATEGORY, as_frame, as_level, read_table, table_of_matrix
+from ..table.dates import dated, days_of
+from ..table.frames import CATEGORY, DATE, as_frame, as_level, read_table, table_of_matrix
 from ..table.matrix import usual_range, value_range
 from .contents import column_numbers
 
@@ -67,9 +68,9 @@ def counterfactual(
     fixed : sequence of str or int, default=()
         Columns that may not change.
     limits : dict of str or int to limit, default=None
-        What columns may change to, by name or number: for numbers (low, high), ends included, or
-        "increase" or "decrease"; for categories, a list of levels. A value that does not change
-        may be outside.
+        What columns may change to, by name or number: for numbers and dates (low, high), ends
+        included, or "increase" or "decrease"; for categories, a list of levels. A value that does
+        not change may be outside.
     n_answers : int, default=1
         Number of answers, at least 1. If it is larger than 1, a list is returned.
     n_starts : int, default=10
@@ -279,15 +280,22 @@ class _Rows:
         table = table_of_matrix(np.asarray(self._native)) if table is None else table
         self.names = table.names
         self._is_category = getattr(estimator, "is_categorical_", None)
+        kinds = [table.kind(j) for j in range(len(table))]
         if self._is_category is None:
-            kinds = [table.kind(j) for j in range(len(table))]
             self._is_category = np.array([kind == CATEGORY for kind in kinds])
         categories = np.flatnonzero(self._is_category).tolist()
         self._levels = {j: table.levels(j) for j in categories}
-        self.codes = table.matrix(self._levels)
+        self._dates = {j for j, kind in enumerate(kinds) if kind == DATE}
+        self.codes = np.stack([self._column(table, j) for j in range(len(table))], axis=1)
         spread = _deviations(self.codes[1:])
         self._spread = np.where(spread > 0, spread, 1.0)
         self._is_whole = np.array([self._holds_integers(j) for j in range(len(self.names))])
+
+    def _column(self, table, j):
+        """A column as numbers: of levels, of days, or those of the column."""
+        if j in self._levels:
+            return table.codes(j, self._levels[j])
+        return days_of(table, j) if j in self._dates else table.numbers(j).astype(np.float64)
 
     def _join(self, x, background):
         """Set the joined rows, x first."""
@@ -345,6 +353,9 @@ class _Rows:
             elif isinstance(limit, str) and limit in ("increase", "decrease"):
                 (self._low if limit == "increase" else self._high)[j] = own[j]
             else:
+                if j in self._dates and isinstance(limit, tuple | list):
+                    days = np.array(limit, dtype="M8[us]") - np.datetime64(0, "us")
+                    limit = (days / np.timedelta64(1, "D")).tolist()
                 low, high = _pair(limit, f'{shown} must be (low, high), "increase" or "decrease"')
                 is_whole = self._is_whole[j]
                 self._low[j] = np.ceil(low) if is_whole else low
@@ -428,6 +439,8 @@ class _Rows:
         """Values of a column as a series of its dtype."""
         column = self._frame.get_column(self.names[j])
         series = nw.new_series(self.names[j], values, backend=self._frame.implementation)
+        if j in self._dates:
+            return dated(series, column.dtype)
         is_number = column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean)
         return series.cast(column.dtype) if is_number else series
 

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from .._kernels.base.rows import random_stream
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import draw_seed
-from ..table.dates import times_of
+from ..table.dates import days_of
 from ..table.feature_map import level_text
 from ..table.frames import CATEGORY, DATE, as_frame, is_missing, read_table, table_of_matrix
 from .contents import check_int, column_numbers, output_number
@@ -183,7 +183,7 @@ class EffectDisplay:
                 raise ValueError(f"{name}={value!r} must be one of {known}")
         check_int("grid_resolution", grid_resolution, 2)
         check_int("subsample", subsample, 1, or_none=True)
-        rows = _Rows(estimator, X)
+        rows = TableRows(estimator, X)
         columns = [columns] if isinstance(columns, str | Integral) else columns
         numbers = column_numbers("columns", columns, rows.table.names)
         respond, response_name = _response(estimator, rows, response_method, target)
@@ -200,7 +200,7 @@ class EffectDisplay:
                 points = points[_order_of_levels(rows, j, codes, points)]
 
             def predict(of, source, j=j):
-                return respond(rows.replaced(of, j, source))
+                return respond(rows.replaced(of, (j, source)))
 
             curves = np.empty((0, len(points) + (len(missing) > 0)))
             if kind == "ale":
@@ -319,7 +319,7 @@ class EffectDisplay:
         ax.spines[["top", "right"]].set_visible(False)
 
 
-class _Rows:
+class TableRows:
     """Rows of a table, and the same with another column."""
 
     def __init__(self, estimator, X):
@@ -346,21 +346,21 @@ class _Rows:
             levels = self.table.levels(j)
             return self.table.codes(j, levels), levels
         if kind == DATE:
-            zone = getattr(self.table.columns[j].dtype, "time_zone", None)
-            times = times_of(self.table, j, zone, "ISO")
-            return (times - np.datetime64(0, "us")) / np.timedelta64(1, "D"), None
+            return days_of(self.table, j), None
         dtype = self.table.columns[j].dtype
         is_bool = isinstance(dtype, nw.Boolean) or getattr(dtype, "kind", "") == "b"
         return self.table.numbers(j).astype(np.float64), [False, True] if is_bool else None
 
-    def replaced(self, which, j, source):
-        """The rows `which`, with column `j` of the rows `source`, or of one row."""
-        source = np.broadcast_to(source, len(which))
+    def replaced(self, which, *columns):
+        """The rows `which`, with other columns: pairs of a column and of rows, or of one row."""
+        columns = [(j, np.broadcast_to(source, len(which))) for j, source in columns]
         if self.is_named:
-            column = self._frame.get_column(self.table.names[j])[source]
-            return self._frame[which].with_columns(column).to_native()
+            names = self.table.names
+            others = [self._frame.get_column(names[j])[source] for j, source in columns]
+            return self._frame[which].with_columns(*others).to_native()
         rows = self._array[which]
-        rows[:, j] = self._array[source, j]
+        for j, source in columns:
+            rows[:, j] = self._array[source, j]
         return rows
 
 
@@ -382,7 +382,7 @@ def _response(estimator, rows, method, target):
             found = np.stack([-found, found], axis=1)
         return found.reshape(len(found), -1).astype(np.float64)
 
-    n_outputs = outputs(rows.replaced(np.arange(1), 0, 0)).shape[1]
+    n_outputs = outputs(rows.replaced(np.arange(1))).shape[1]
     if target is None and n_outputs == 1 + is_classifier(estimator):
         target = estimator.classes_[1] if is_classifier(estimator) else 0
     k = output_number(estimator, n_outputs, target)

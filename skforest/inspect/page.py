@@ -124,5 +124,6 @@ def cell_text(value):
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if isinstance(value, (float, np.floating)):
-        return "" if np.isnan(value) else f"{value:.4g}"
+        text = f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+        return "" if np.isnan(value) else text
     return str(value)

@@ -4,22 +4,19 @@ import html
 from functools import cached_property
 from itertools import combinations
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._version import __version__
-from ..estimators.base import take_rows
 from ..estimators.prediction import is_forest
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import size_text, why_no_category
-from ..table.frames import CATEGORY, as_frame, is_missing, read_table, table_of_matrix
+from ..table.frames import DATE, as_frame
 from .comparison import Predicted, baselines, score_function
 from .displays import TrainingCurveDisplay
-from .effects import EffectDisplay
+from .effects import EffectDisplay, TableRows
 from .explain import shapley_values
 from .importances import importances_table
 from .page import Report, Section, cell_text
@@ -142,15 +139,13 @@ class _Subject:
         self.X = self.y = self.order = None
         if getattr(self.model, "n_outputs_", 1) > 1 or self._is_banded:
             raise ValueError("estimator has several outputs; describe takes one")
-        if sparse.issparse(X):
-            raise TypeError("X_test is sparse; pass X_test.toarray()")
         if X is not None:
             X = as_frame(X)
-            X = X if hasattr(X, "shape") else np.asarray(X)
-            self.X = X if len(X.shape) == 2 else X.reshape(len(X), -1)
-            table = read_table(self.X)
-            self.table = table_of_matrix(np.asarray(self.X)) if table is None else table
-            names = self.table.names
+            X = X.reshape(len(X), -1) if len(getattr(X, "shape", ())) > 2 else X
+            self.rows = TableRows(estimator, X)
+            self.n_rows = self.rows.table.n_rows
+            self.X = self.rows.replaced(np.arange(self.n_rows))
+            names = self.rows.table.names
             self.names = [name if isinstance(name, str) else f"x{name}" for name in names]
         if y is not None:
             self.y = np.asarray(y)
@@ -166,7 +161,7 @@ class _Subject:
         """int: the class whose probability is shown, the second of two or the most probable."""
         if len(self.model.classes_) == 2:
             return 1
-        rows = take_rows(self.X, self.sample(N_BACKGROUND))
+        rows = self.rows.replaced(self.sample(N_BACKGROUND))
         return int(np.argmax(self.estimator.predict_proba(rows).mean(axis=0)))
 
     @property
@@ -179,14 +174,9 @@ class _Subject:
         """bool: whether the model is one of this package."""
         return hasattr(self.model, "members_") or is_forest(self.model)
 
-    def is_category(self, j):
-        """Whether a column holds categories."""
-        return self.table.kind(j) == CATEGORY
-
     def sample(self, n):
         """At most n of the rows, at random: their numbers."""
-        n_rows = len(self.table.columns[0])
-        return np.sort(self.random.permutation(n_rows)[:n])
+        return np.sort(self.random.permutation(self.n_rows)[:n])
 
     def response(self, X):
         """Predictions as numbers: the probability of the shown class, or a regression."""
@@ -194,52 +184,31 @@ class _Subject:
             return self.estimator.predict_proba(X)[:, self.shown]
         return self.estimator.predict(X)
 
-    def with_column(self, X, j, column):
-        """Rows with another column j, given as rows of it: numbers of rows of `self.X`."""
-        frame = nw.from_native(X, pass_through=True)
-        if isinstance(frame, nw.DataFrame):
-            source = nw.from_native(self.X)
-            name = source.columns[j]
-            values = source[column.tolist(), [name]]
-            if hasattr(X, "index"):
-                native = nw.to_native(values)
-                native.index = X.index
-                values = nw.from_native(native)
-            return nw.to_native(frame.with_columns(values[name]))
-        X = np.array(X)
-        X[:, j] = np.asarray(self.X)[column, j]
-        return X
-
-
-# --------------------------------------------------------------------------------------- sections
-
 
 def _columns(subject):
     """How the columns of the rows are read."""
     if subject.X is None:
         return None
-    section, rows, table = Section("Columns"), [], subject.table
-    n_rows = table.n_rows
+    section, rows, n_rows = Section("Columns"), [], subject.n_rows
     for j, name in enumerate(subject.names[:N_COLUMNS]):
-        is_category = table.kind(j) == CATEGORY
-        values = table.values(j) if is_category else table.numbers(j)
-        missing = np.array([is_missing(v) for v in values]) if is_category else np.isnan(values)
-        known, note = values[~missing], ""
-        levels, counts = np.unique(known.astype(str) if is_category else known, return_counts=True)
-        if is_category:
-            shown = ", ".join(levels[np.argsort(-counts, kind="stable")][:3])
-            note = why_no_category(list(levels), len(known)) or ""
+        codes, levels = subject.rows.codes(j)
+        values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
+        note = "constant in these rows" if len(values) < 2 else ""
+        is_date = subject.rows.table.kind(j) == DATE
+        kind = "date" if is_date else "number" if levels is None else "category"
+        if levels is not None:
+            ranked = np.argsort(-counts, kind="stable")[:3]
+            shown = ", ".join(str(levels[int(code)]) for code in values[ranked])
+            note = why_no_category([str(level) for level in levels], counts.sum()) or note
         else:
-            shown = (
-                " / ".join(cell_text(float(v)) for v in np.percentile(known, [0, 50, 100]))
-                if len(known)
-                else ""
+            ends = np.nanpercentile(codes, [0, 50, 100]) if len(values) else ()
+            shown = " / ".join(
+                str(np.datetime64(int(end), "D")) if is_date else cell_text(float(end))
+                for end in ends
             )
-        note = "constant in these rows" if len(levels) < 2 else note
-        share = f"{100 * missing.mean():.3g} %" if missing.any() else ""
-        rows.append(
-            (name, "category" if is_category else "number", share, len(levels), shown, note)
-        )
+        missing = 100 * np.isnan(codes).mean()
+        share = f"{missing:.3g} %" if missing else ""
+        rows.append((name, kind, share, len(values), shown, note))
     section.say(
         f"{n_rows:,} rows and {len(subject.names)} columns"
         + (
@@ -247,8 +216,8 @@ def _columns(subject):
             if len(rows) < len(subject.names)
             else ""
         )
-        + ". Numbers are shown by their minimum, median and "
-        "maximum, categories by their most frequent levels."
+        + ". Numbers and dates are shown by their minimum, median and maximum, categories by "
+        "their most frequent levels."
     )
     section.table(("column", "read as", "missing", "values", "", "note"), rows)
     return section
@@ -388,16 +357,13 @@ def _importances(subject):
     if known is not None:
         columns = np.argsort([-known[name] for name in names], kind="stable")
     rows, n_columns = subject.sample(PERMUTED), min(len(names), MAX_PERMUTED)
-    X, y, score = take_rows(subject.X, rows), subject.y[rows], score_function(subject.is_class)
+    y, score = subject.y[rows], score_function(subject.is_class)
     best = [*score(subject.predicted, subject.y, rows=rows).values()][0]
     loss = {}
     for j in columns[:n_columns]:
-        drawn = [
-            Predicted.of(
-                subject.estimator, subject.with_column(X, j, subject.random.permutation(rows))
-            )
-            for _ in range(N_REPEATS)
-        ]
+        orders = [subject.random.permutation(rows) for _ in range(N_REPEATS)]
+        changed = [subject.rows.replaced(rows, (j, order)) for order in orders]
+        drawn = [Predicted.of(subject.estimator, X, 1) for X in changed]
         loss[j] = [best - [*score(one, y).values()][0] for one in drawn]
     subject.order = sorted(loss, key=lambda j: -np.mean(loss[j]))
     what = [*score(subject.predicted, subject.y, rows=rows)][0]
@@ -466,14 +432,12 @@ def _pairs(subject):
     if subject.order is None or len(subject.order) < 2:
         return None
     rows = subject.sample(N_PAIR_ROWS)
-    X, columns = take_rows(subject.X, rows), subject.order[:N_PAIRED]
+    columns, n = subject.order[:N_PAIRED], len(rows)
 
     def mean_effect(*fixed):
         """Mean response of all rows with the columns of each row, minus its mean."""
-        n = len(rows)
-        every = take_rows(X, np.tile(np.arange(n), n))
-        for j in fixed:
-            every = subject.with_column(every, j, np.repeat(rows, n))
+        sources = [(j, np.repeat(rows, n)) for j in fixed]
+        every = subject.rows.replaced(np.tile(rows, n), *sources)
         effect = subject.response(every).reshape(n, n).mean(axis=1)
         return effect - effect.mean()
 
@@ -495,8 +459,9 @@ def _pairs(subject):
         ("pair", "interaction in percent", "deviation of the joint effect"),
         [(f"{names[j]} x {names[k]}", share, deviation) for share, deviation, j, k in found],
     )
-    numeric = [one[2:] for one in found if not any(map(subject.is_category, one[2:]))]
-    if numeric and subject.is_own:
+    is_number = [subject.rows.codes(j)[1] is None for j in range(len(names))]
+    numeric = [pair for _, _, *pair in found if all(is_number[j] for j in pair)]
+    if numeric and subject.is_own and not unwrapped(subject.estimator).transformers:
         display = PartitionDisplay.from_estimator(
             subject.estimator, subject.X, features=numeric[0], grid_resolution=100
         )
@@ -538,15 +503,14 @@ def _rows(subject):
         order = np.argsort(np.ravel(predicted.labels), kind="stable")
         kinds = {"smallest": order[0], "median": order[len(order) // 2], "largest": order[-1]}
     rows = np.array(list(kinds.values()))
-    background = take_rows(subject.X, subject.sample(N_BACKGROUND))
+    background = subject.rows.replaced(subject.sample(N_BACKGROUND))
     explained = shapley_values(
-        subject.estimator, take_rows(subject.X, rows), background, "response", random_state=0
+        subject.estimator, subject.rows.replaced(rows), background, "response", random_state=0
     )
     section, names = Section("Three rows explained"), explained.feature_names or subject.names
     section.say(
         "Contributions of columns to the prediction of a row, beside its mean for "
-        f"{len(background) if hasattr(background, '__len__') else background.shape[0]} other rows "
-        "(Shapley values)."
+        f"{min(N_BACKGROUND, subject.n_rows)} other rows (Shapley values)."
     )
     pictures = []
     for i, (kind, row) in enumerate(kinds.items()):
@@ -556,7 +520,7 @@ def _rows(subject):
             k = list(predicted.classes_).index(predicted.labels[row])
             values = values[:, k]
         label = predicted.labels[row]
-        result = f"{base[k] + values.sum():.4g}"
+        result = cell_text(float(base[k] + values.sum()))
         if subject.is_class:
             result += f", the probability of {subject.label if len(base) == 1 else label}"
         truth = "" if subject.y is None else f", truth: {cell_text(subject.y[row])}"

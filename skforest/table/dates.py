@@ -212,6 +212,20 @@ def times_of(table, j, zone, form):
     return np.array([known[text] for text in texts], dtype="M8[us]")
 
 
+def days_of(table, j):
+    """A column of datetimes as days since 1970: ndarray of shape (n_samples,), float64."""
+    times = times_of(table, j, getattr(table.columns[j].dtype, "time_zone", None), "ISO")
+    return (times - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+
+
+def dated(series, dtype):
+    """A series of days since 1970 as one of dates with a dtype."""
+    times = np.rint(series.to_numpy() * 86_400e6).astype("M8[us]")
+    found = nw.new_series(series.name, times, backend=series.implementation)
+    zone = getattr(dtype, "time_zone", None)
+    return (found if zone is None else found.dt.replace_time_zone(zone)).cast(dtype)
+
+
 def _parsed(value, form):
     """A text, or an object of a date, as datetime64; NaT if it is missing or has another form."""
     if is_missing(value):

@@ -399,3 +399,25 @@ def test_bad_restrictions(options, message):
     X = mixed_table()
     with pytest.raises(ValueError, match=message):
         counterfactual(Rule(lambda X: X["colour"] == "blue"), X.iloc[[0]], X, **options)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Oslo"])
+def test_dates_move_within_their_limits(zone):
+    rng = np.random.default_rng(0)
+    start = pd.Timestamp("2024-01-01", tz=zone)
+    X = pd.DataFrame({"day": start + pd.to_timedelta(rng.permutation(200), unit="D")})
+    X["size"] = rng.uniform(size=200)
+    days = (X["day"] - start).dt.days.to_numpy()
+    forest = skforest.ManifoldForestRegressor(10, random_state=0)
+    model = make_pipeline(skforest.DateFeatures(), forest).fit(X, days + 10 * X["size"])
+    x = X.iloc[[int(np.argmin(days))]]
+    found = counterfactual(model, x, X, target=(80, 120), vary=["day"])
+    ((before, after),) = found.changes.values()
+    assert before == x["day"].iloc[0] and found.row["day"].dtype == X["day"].dtype
+    assert 80 <= model.predict(found.row)[0] <= 120 and before < after <= X["day"].max()
+    limits = {"day": (np.datetime64("2024-04-10"), np.datetime64("2024-04-15"))}
+    found = counterfactual(model, x, X, target=(80, 120), vary=["day"], limits=limits)
+    after = found.changes["day"][1].tz_localize(None)
+    assert pd.Timestamp("2024-04-10") <= after <= pd.Timestamp("2024-04-15")
+    with pytest.raises(ValueError, match="within limits"):
+        counterfactual(model, x, X, target=(80, 120), vary=["day"], limits={"day": "decrease"})

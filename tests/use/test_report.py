@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skforest import (
     BlendedForestClassifier,
+    DateFeatures,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     ObliqueBoostingRegressor,
@@ -68,8 +69,7 @@ def boosting(diabetes):
 @pytest.fixture(scope="module")
 def report(boosting, diabetes):
     X, X_test, y, y_test = diabetes
-    with pytest.warns(UserWarning, match="patient"):  # of the random forest
-        return describe(boosting, X_test, y_test, X_train=X, y_train=y)
+    return describe(boosting, X_test, y_test, X_train=X, y_train=y)
 
 
 # ------------------------------------------------------------------------------------ leaderboard
@@ -254,6 +254,19 @@ def test_report_without_rows_or_targets(boosting, diabetes, small):
     assert "Scores" not in [s.title for s in describe(boosting, diabetes[1]).sections]
 
 
+def test_report_of_a_pipeline_with_dates(small):
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(120), unit="D")
+    X = pd.DataFrame({"day": days, "size": rng.uniform(size=120)})
+    y = np.arange(120) + 100 * X["size"]
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(10, random_state=0)).fit(X, y)
+    report = describe(model, X[::4], y[::4])
+    assert [section.title for section in report.sections] == SECTIONS
+    assert re.search(r"day +date +30 +2024-01-01 / 2024-02-28 / 2024-04-26", str(report))
+    board = leaderboard(model, X[::4], y[::4], X_train=X, y_train=y)
+    assert board.loc["random forest", "r2"] > 0.8
+
+
 @pytest.mark.parametrize("is_product", [True, False])
 def test_pairs_that_interact(is_product):
     rng = np.random.default_rng(0)
@@ -285,7 +298,7 @@ def test_report_refuses_what_it_cannot_describe(boosting, diabetes):
     from scipy import sparse
 
     single = ManifoldForestRegressor(2).fit(X, y_test)
-    with pytest.raises(TypeError, match="X_test is sparse"):
+    with pytest.raises(TypeError, match="X is sparse"):
         describe(single, sparse.csr_array(X))
 
 
