@@ -394,7 +394,8 @@ def criterion_of(blend, samples, members):
         )
     if is_classifier(blend):
         n_classes = [len(labels) for labels in samples.classes]
-        return HeldOutLogLoss(y.astype(np.int64), n_classes, weight)
+        is_sharpened = blend.calibrate and len(n_classes) == 1
+        return HeldOutLogLoss(y.astype(np.int64), n_classes, weight, is_sharpened)
     is_usual = np.ones(len(y), dtype=bool)
     for member in members:
         if isinstance(member, OwnMember):

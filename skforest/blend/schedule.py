@@ -124,7 +124,7 @@ def _by_weight(members, samples, criterion_of):
     if len(members) == 1:
         return members, []
     common, responses = common_rows(members, samples)
-    criterion = criterion_of(common, members)
+    criterion = criterion_of(common, members).for_weights
     parts = [criterion.reduce(response) for response in responses]
     weights = greedy_weights(criterion, parts, N_ROUNDS)
     ranked = [members[m] for m in np.argsort(-weights, kind="stable")]

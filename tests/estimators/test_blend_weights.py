@@ -54,6 +54,56 @@ def test_weights_are_means_over_bootstrap_samples():
     assert score == pytest.approx(criterion.score(criterion.reduce(blended)))
 
 
+def test_weights_are_found_at_the_best_of_four_temperatures():
+    rng = np.random.default_rng(0)
+    codes, weight = rng.integers(0, 3, (80, 1)), rng.random(80) + 0.5
+    search = HeldOutLogLoss(codes, [3], weight, is_sharpened=True).for_weights
+    for cautious in (1.0, 0.75, 0.6, 0.5, 0.2):
+        label = np.eye(3)[codes[:, 0]]
+        proba = cautious * (0.6 * label + 0.4 * rng.dirichlet([1] * 3, 80)) + (1 - cautious) / 3
+        losses = [
+            log_loss(codes[:, 0], sharpened(proba, t), sample_weight=weight)
+            for t in (1, 4 / 5, 2 / 3, 1 / 2)
+        ]
+        assert search.score(search.reduce(proba)) == pytest.approx(-min(losses), rel=1e-10)
+    counts = rng.integers(0, 3, 80)
+    rows = np.repeat(np.arange(80), counts)
+    copies = HeldOutLogLoss(codes[rows], [3], weight[rows], is_sharpened=True).for_weights
+    found = search.resampled(counts).score(search.reduce(proba))
+    assert found == pytest.approx(copies.score(copies.reduce(proba[rows])))
+
+
+def test_a_cautious_member_that_is_right_has_the_weight():
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 2, (300, 1))
+    label = np.eye(2)[codes[:, 0]]
+    cautious = 0.3 + 0.4 * label  # always right
+    is_wrong = rng.random(300) < 0.08
+    bold = np.where(is_wrong[:, None], 0.9 - 0.8 * label, 0.1 + 0.8 * label)
+    plain, sharp = (HeldOutLogLoss(codes, [2], np.ones(300), flag) for flag in (False, True))
+    (plain_weight, _), _ = blend_weights(plain, [cautious, bold], 20, 0)
+    (weight, _), score = blend_weights(sharp, [cautious, bold], 20, 0)
+    assert weight > plain_weight + 0.2
+    blended = weight * cautious + (1 - weight) * bold
+    assert score == pytest.approx(-log_loss(codes[:, 0], blended))  # not sharpened
+
+
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_weights_expect_a_temperature_only_if_there_will_be_one(calibrate):
+    X, y = classes(200)
+    model = classifier(members=["manifold", "co2"], calibrate=calibrate)
+    seen = []
+
+    def spy(criterion, *args):
+        seen.append(criterion.is_sharpened)
+        return blend_weights(criterion, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(skforest.blend.blend, "blend_weights", spy)
+        model.fit(X, y)
+    assert seen == [calibrate]
+
+
 def test_samples_of_rows_stay_within_the_budget():
     rng = np.random.default_rng(0)
     y = rng.random((50, 1))
