@@ -66,7 +66,7 @@ static int @_entry(double v, int j)
         return n == 0 ? 1 : n;
     if (n == 0)
         return 0;
-    return v >= 0 && v < n ? (int)v : n + 1;
+    return v >= 0 && v < n && v == (int)v ? (int)v : n + 1;
 }
 """
 

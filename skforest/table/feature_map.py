@@ -249,13 +249,13 @@ class FeatureMap:
     def _entries(self, j, column):
         """Return the positions of the values of an input in its tables.
 
-        NaN means missing. Numbers that belong to no level, as in damaged files, count as unknown.
+        NaN means missing. Numbers that are no code, as in damaged files, count as unknown.
         """
         is_missing = np.isnan(column)
         if j not in self.levels:
             return is_missing.astype(np.intp)
         n_levels = len(self.levels[j])
-        is_known = (column >= 0) & (column < n_levels)
+        is_known = (column >= 0) & (column < n_levels) & (column == np.floor(column))
         entry = np.where(is_missing, n_levels, n_levels + 1)
         return np.where(is_known, column, entry).astype(np.intp)
 

@@ -248,6 +248,14 @@ def test_a_search_among_few_rows_is_noisier():
     assert gains[0] < gains[1] < gains[2]
 
 
+@pytest.mark.parametrize("n, least", [(60, 8), (64, 8), (65, 9)])
+def test_a_leaf_may_weigh_its_fraction_and_no_less(n, least):
+    X = np.arange(float(n))[:, None]
+    model = ManifoldForestRegressor(1, min_weight_fraction_leaf=1 / 8, random_state=0, **STUMP)
+    forest = model.fit(X, X[:, 0] < 4).forest_
+    assert forest.node_weight.tolist() == [n, least, n - least]
+
+
 def test_gini_and_entropy_are_those_of_scikit_learn():
     X = np.array([[0.0], [0], [0], [1], [1], [1], [1], [1]])
     y = np.array([0, 0, 1, 1, 1, 1, 2, 2])

@@ -11,8 +11,13 @@ from sklearn.model_selection import cross_val_score
 from sklearn.multioutput import ClassifierChain
 
 import skforest
-from skforest import CO2ForestClassifier, Forest, ManifoldForestClassifier
-from skforest.forest.statistics import probabilities
+from skforest import (
+    CO2ForestClassifier,
+    Forest,
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+)
+from skforest.forest.statistics import probabilities, squared_error
 
 
 def rows(n=160, seed=0):
@@ -47,6 +52,18 @@ def test_predictions_have_the_form_of_random_forests(classifier):
         np.testing.assert_array_equal(classes[p.argmax(axis=1)], found)
         np.testing.assert_allclose(np.exp(log), p, atol=1e-12)
     assert (model.predict(X) == y).mean(axis=0).min() > 0.8
+
+
+@pytest.mark.parametrize("cls", [ManifoldForestClassifier, ObliqueBoostingClassifier])
+def test_squared_errors_are_those_of_the_indicators_of_all_classes(cls):
+    """Features and settings are chosen by them; some classes have a baseline."""
+    X, y = rows()
+    y, weight = coded(y), np.arange(len(X)) % 3
+    model = cls(2, random_state=0).fit(X[:80], y[:80])
+    truth = np.concatenate([codes[:, None] == np.arange(codes.max() + 1) for codes in y.T], axis=1)
+    expected = weight @ np.square(model.forest_.response(X) - truth).sum(axis=1)
+    found = squared_error(model.forest_, model._known_training_set(X, y, weight))
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.every_class

@@ -232,7 +232,7 @@ def random_model(cls, rng, X, y):
                 params[name] = values[rng.integers(len(values))]
     for name, needed in NEEDED.items():
         if name in params and params[name] != defaults[name] and rng.random() < 0.9:
-            params |= needed
+            params |= {key: value for key, value in needed.items() if key in defaults}
     # "auto" trains several small forests; few of them suffice here.
     if defaults.get("objective") == "auto" and "objective" not in params and rng.random() < 0.9:
         params["objective"] = "co2"

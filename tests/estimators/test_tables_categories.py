@@ -129,6 +129,23 @@ def test_a_missing_level_has_the_mean_number_of_the_rows(every_feature):
     assert table[4] == pytest.approx(np.average(code[known], weights=weight[known]))
 
 
+def test_the_code_of_an_unknown_level_is_that_of_the_typical_one(every_feature):
+    """And that of a missing value, if there is none in training."""
+    code = np.random.default_rng(0).permutation(np.repeat(np.arange(6), 50))
+    frame = pd.DataFrame({"x": code % 7, "c": np.array(list("abcdef"))[code]})
+    y = np.array([0.0, 9, 0, 0, 5, 9])[code]  # with a mean of 3.8
+    feature_map = ManifoldForestRegressor(2, random_state=0).fit(frame, y).forest_.feature_map
+    table = feature_map.table_of(list(feature_map.kind).index(CODE))
+    assert table.tolist() == [0, 1, 2, 3, 4, 5, 4, 4]
+
+
+def test_of_levels_with_the_overall_mean_the_most_frequent_one_is_typical():
+    entry = np.repeat([0, 1, 2, 3], [2, 8, 4, 4])
+    y = np.concatenate([np.tile([-1.0, 1], 5), [2, 4, 2, 4, -2, -4, -2, -4]])[:, None]
+    Z = np.arange(18, dtype=np.float32)[:, None]
+    assert TargetStatistics(Z, y, np.ones(18), None).nearest_level(entry, 4) == 1
+
+
 @pytest.mark.thin(2)
 @pytest.mark.every_class
 def test_unknown_levels(estimator):

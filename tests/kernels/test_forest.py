@@ -390,6 +390,8 @@ def test_compact_drops_what_no_tree_uses(make):
         n_values = len(small.value_start) - 1 if len(part.value_start) else len(small.value) // 3
         assert n_values == len(set(rows.tolist()) | set(range(part.n_shared_values)))
         assert_same(small, small.compact())
+        removed = small.node_weight.nbytes + small.gain.nbytes
+        assert part.slim().nbytes == small.nbytes - removed
         Forest(small.arrays, **small.metadata)  # still sound
         np.testing.assert_array_equal(small.directions().toarray(), part.directions().toarray())
 

@@ -438,6 +438,29 @@ def test_as_a_parameter_of_co2_forests(cls):
             changed(clone(model), **params).fit(X, y)
 
 
+@pytest.mark.parametrize("trains", ["refine", "fit"])
+def test_a_number_of_epochs_holds_for_many_rows(trains):
+    """Only "auto" shows fewer rows of large nodes: 30000, or 20000 when a forest is grown."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 2))
+    y = X @ [1.0, 0.5] + rng.normal(size=4000) > 0
+    options = {"max_depth": 1, "bootstrap": False, "random_state": 0}
+    stump = ManifoldForestClassifier(1, projection="axis", **options).fit(X, y)
+    found = {}
+    for n in ("auto", 30_000 // 4000 if trains == "refine" else 20_000 // 4000, 20):
+        if trains == "refine":
+            tree = skforest.refine(stump, X, y, n_sweeps=1, n_epochs=n, random_state=0)
+        else:
+            tree = made(
+                CO2ForestClassifier, 1, objective="co2", holdout=0.0, n_epochs=n, **options
+            )
+            tree.fit(X, y)
+        found[n] = tree.forest_.directions().toarray()
+    auto, same, more = found.values()
+    np.testing.assert_array_equal(auto, same)
+    assert not np.array_equal(auto, more)
+
+
 def test_a_tree_of_digits_becomes_better():
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)

@@ -99,6 +99,14 @@ class Rule(ClassifierMixin, BaseEstimator):
         return np.asarray(self.function(X), dtype=float) > 0
 
 
+def test_the_largest_differences_are_given_back_first():
+    X = np.array([[0.0, 0], [1, 9], [-3, 0], [-3, 0]])
+    model = Rule(lambda X: X.max(axis=1) - 0.5)  # each column alone is enough
+    for small in (0, 1):
+        rows = X[:, [small, 1 - small]]
+        assert list(counterfactual(model, rows[0], rows).changes) == [small]
+
+
 def test_the_boundary_is_found_and_other_columns_stay():
     X = np.random.default_rng(0).normal(size=(50, 3))
     x = np.array([0.25, 5.0, -5.0])

@@ -125,6 +125,16 @@ def test_bags_are_shared_among_partitions(n_bags, n_expected, data):
     assert fitted.n_bags_ == len(fitted.forest_.bag_start) - 1 == n_expected
 
 
+def test_a_common_baseline_keeps_the_mean_over_bags(data):
+    model = clone(MODELS["quantile"]).set_params(max_iter=5)
+    forests = [model.set_params(n_bags=n).fit(data[0][::n], data[2][::n]).forest_ for n in (3, 1)]
+    assert forests[0].baseline != forests[1].baseline
+    joined = on_dask._with_one_baseline(forests)
+    assert joined[0].baseline == joined[1].baseline
+    old, new = ((3 * a.response(data[0]) + b.response(data[0])) / 4 for a, b in (forests, joined))
+    np.testing.assert_allclose(new, old, rtol=1e-9)
+
+
 def test_frames_with_categories_missing_values_and_an_empty_partition(data):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")

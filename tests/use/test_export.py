@@ -22,6 +22,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
+    FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
     QuantileTransformer,
@@ -48,6 +49,7 @@ from skforest import (
     to_c,
     to_onnx,
 )
+from skforest.export.columns import operations_of
 from skforest.export.model import exported
 
 SHAPES = (
@@ -444,6 +446,35 @@ def test_blends_in_pipelines_are_exported(friedman, tmp_path):
     np.testing.assert_allclose(in_onnx(steps, X)["variable"][:, 0], steps.predict(X), atol=1e-5)
 
 
+OPERATIONS = {
+    "subtract": np.subtract, "divide": np.divide, "multiply": np.multiply, "add": np.add,
+    "fill": lambda x, values: np.where(np.isnan(x), values, x),
+    "at least": np.maximum, "at most": np.minimum,
+}  # fmt: skip
+BOTH = False, True
+
+
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        *(StandardScaler(with_mean=a, with_std=b) for a in BOTH for b in BOTH),
+        *(RobustScaler(with_centering=a, with_scaling=b) for a in BOTH for b in BOTH),
+        *(MinMaxScaler((-2, 3), clip=clip) for clip in BOTH),
+        MaxAbsScaler(),
+        SimpleImputer(strategy="median"),
+    ],
+    ids=str,
+)
+def test_operations_are_those_of_the_transformer(scaler, friedman):
+    X = friedman[0] * 3 - 1
+    X[::7, ::3] = np.nan
+    scaler.fit(X[:20])
+    found = X
+    for kind, values in operations_of(scaler):
+        found = OPERATIONS[kind](found, values)
+    np.testing.assert_allclose(found, scaler.transform(X), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -451,6 +482,7 @@ def test_blends_in_pipelines_are_exported(friedman, tmp_path):
         SimpleImputer(missing_values=0.0),
         QuantileTransformer(n_quantiles=9),
         make_pipeline(PCA(3)),
+        FunctionTransformer(np.arctan),
     ],
 )
 def test_other_transformers_are_named(step, friedman):

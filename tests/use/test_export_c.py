@@ -44,12 +44,17 @@ def test_every_number_that_is_no_code_is_an_unknown_level(tmp_path):
     y = np.where(city == None, 5.0, 0) + (city == "Rome")  # noqa: E711
     model = ManifoldForestRegressor(5, random_state=0, categorical_features=[0])
     model.fit(city[:, None], y)
-    codes = np.array([0, 1, 2, 3, np.nan, -1, 4, 5, 1e9, -0.5, np.inf])[:, None]
+    codes = np.array([0, 1, 2, 3, np.nan, -1, 4, 5, 1e9, -0.5, 0.5, 2.9, np.inf])[:, None]
     found = in_c(to_c(model), codes, 1, tmp_path)[:, 0]
     rows = np.array([*model.forest_.levels[0], None, "Paris"], dtype=object)[:, None]
     expected = model.predict(rows)
     np.testing.assert_allclose(found[:6], expected, rtol=1e-12)
     assert (found[6:] == found[5]).all() and found[4] != found[5]
+    predictor = model.predictor()  # takes the same codes, and no infinite ones
+    np.testing.assert_allclose(predictor(codes[:-1].astype(np.float32)), found[:-1], rtol=1e-12)
+    np.testing.assert_array_equal(
+        model.forest_.response_mapped(model.forest_.map_coded(codes))[:, 0], found
+    )
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a-b", "double", "sinf", "int8_t", 3, "\u00e9"])

@@ -1,6 +1,7 @@
 """E2ENetworkTree: a tree whose splits are networks."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,11 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # beside other processes of the suite
 
 from skforest.torch import E2ENetworkTree  # noqa: E402
-from skforest.torch.network import default_network, likelihood  # noqa: E402
+from skforest.torch.network import (  # noqa: E402
+    default_network,
+    likelihood,
+    train_networks,
+)
 
 SHORT = {"greedy_epochs": 4, "finetune_epochs": 4, "random_state": 0}
 #      0
@@ -105,6 +110,31 @@ def test_a_very_steep_tree_is_hard():
     right, low = (z.detach().numpy() > 0).T
     leaf = np.where(right, 0, np.where(low, 2, 1))
     np.testing.assert_array_equal(p, leaves.numpy()[leaf, y.numpy()])
+
+
+def test_leaves_are_running_means_over_the_batches_of_an_epoch():
+    """Networks that do not learn; every epoch is one batch, and at least five are remembered."""
+
+    class Constant(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.output = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, x):
+            return self.output.expand(len(x))
+
+    y, of_class = torch.tensor([0, 1]).repeat_interleave(torch.tensor([12, 4])), np.array([12, 4])
+    images = SimpleNamespace(y=y, weight=np.ones(16), images=lambda index: torch.zeros(len(index)))
+    share = np.array([[3.0, 1], [1, 3]]) / 8
+    losses = train_networks(
+        [1, -1, -2], [Constant()], torch.tensor(share).float(), images, torch.arange(16), 16,
+        [(1.0, 0.0)] * 9,
+    )  # fmt: skip
+    for loss in losses:
+        leaves = share / share.sum(axis=1, keepdims=True)
+        p = leaves.mean(axis=0)
+        assert loss == pytest.approx(-(of_class @ np.log(p)) / 16, rel=1e-5)
+        share = share + (leaves / 2 / p * of_class / 16 - share) / 5
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ cdef class RowMap:
             entry = isnan(z)
         elif isnan(z):
             entry = self.n_levels[j]
-        elif 0 <= z < self.n_levels[j]:
+        elif 0 <= z < self.n_levels[j] and z == <int64_t>z:
             entry = <int64_t>z
         else:
             entry = self.n_levels[j] + 1
