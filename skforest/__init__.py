@@ -41,6 +41,7 @@ from .inspect.partition import PartitionDisplay
 from .inspect.plotting import plot_tree
 from .inspect.report import describe
 from .inspect.similarity import LeafEmbedding, prototypes, proximity
+from .inspect.stages import staged_scores
 from .inspect.text import export_graphviz, export_text
 from .table.dates import DateFeatures
 from .table.feature_grid import windows_of
@@ -95,6 +96,7 @@ __all__ = [
     "show_versions",
     "skops_types",
     "slim",
+    "staged_scores",
     "to_dict",
     "to_c",
     "to_onnx",

@@ -197,6 +197,12 @@ X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
     Or of shape ``(n_samples, *feature_shape)``. Rows with the same columns as in `fit`. Unknown
     levels and missing values are allowed, see :doc:`/guide/tables`.
 """,
+    "checkpoint": """
+checkpoint : str or Path, default=None
+    Folder for complete trees or bags, and once a minute for the rounds of a bag of boosting. If
+    the fit is interrupted, the same call continues from there, with the same result, see
+    :ref:`checkpoints`. It contains pickles: pass only a folder that nobody else can write to.
+""",
     "returns_self": """
 Returns
 -------

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import described, with_texts
 from .._warnings import each_warning_once, warn_caller
-from ..estimators.base import Integral, Interval, Real, StrOptions
+from ..estimators.base import Integral, Interval, Real, StrOptions, check_no_limit
 from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
 from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
@@ -201,7 +201,7 @@ class _Blend(MemberParameters, TableEstimator):
 
     # ----------------------------------------------------------------------------------- fitting
 
-    def fit(self, X, y, sample_weight=None, groups=None):
+    def fit(self, X, y, sample_weight=None, groups=None, *, checkpoint=None):
         """Train the members and find their weights.
 
         Parameters
@@ -216,18 +216,23 @@ class _Blend(MemberParameters, TableEstimator):
             weight of 0 to leaving it out. None: all weights are 1.
         groups : array-like of shape (n_samples,), default=None
             Groups of rows that are left out together, such as all rows of a patient.
+        {checkpoint}
+            Members of other packages are trained again.
 
         {returns_self}
         """
         self._validate_params()
+        if checkpoint is not None:
+            check_no_limit(self)
         with self._unchanged_on_error(), each_warning_once():
-            self._fit(X, y, sample_weight, groups)
+            self._fit(X, y, sample_weight, groups, checkpoint)
         return self
 
-    def _fit(self, X, y, sample_weight, groups):
+    def _fit(self, X, y, sample_weight, groups, checkpoint):
         start = time.perf_counter()
         limit = TimeLimit.of(self.time_limit, start)
         samples = self._read_samples(X, y, sample_weight, groups)
+        samples.checkpoint = checkpoint
         ratio = self._ratio_to_prior(samples.rows) if is_classifier(self) else None
         random = check_random_state(self.random_state)
         check_names(self.members, self._get_param_names())
@@ -536,16 +541,6 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
     ):
         store_parameters(self, locals())
 
-    def _decoded(self, codes):
-        """Labels for class numbers, and the classes of every output."""
-        classes = self._every_classes
-        columns = [labels[own.astype(np.int64)] for labels, own in zip(classes, codes.T)]
-        if len(columns) == 1:
-            return columns[0], classes
-        dtypes = {column.dtype.kind for column in columns}
-        columns = columns if len(dtypes) == 1 else [c.astype(object) for c in columns]
-        return np.stack(columns, axis=1), classes
-
 
 @described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)
 class BlendedForestRegressor(ForestRegressorMixin, _Blend):
@@ -593,7 +588,3 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
         verbose=0,
     ):
         store_parameters(self, locals())
-
-    def _decoded(self, target):
-        """The target in its original shape, and no classes."""
-        return target[:, 0] if self._is_1d else target, None

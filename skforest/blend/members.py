@@ -7,6 +7,7 @@ import time
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from sklearn import get_config
@@ -45,6 +46,7 @@ class BlendedRows:
     """
 
     n_batches = 3  # whose prediction is timed
+    checkpoint = None  # folder for the trees of members
 
     def __init__(self, X, y, weight, rows, folds, classes, compares_all, encoding, groups=None):
         self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
@@ -179,6 +181,7 @@ class OwnMember(Member):
         # Settings that are chosen from the data are chosen on all rows. They are few, so they leak
         # little.
         self.data = model._read_training_set(samples.X, samples.y, self.request)
+        self.folder = None if samples.checkpoint is None else Path(samples.checkpoint) / self.name
         self.settings = model._settings(self.data, self.request)
         self.method = model._method(self.settings)
         self.unit = self.method.units[0]
@@ -212,6 +215,9 @@ class OwnMember(Member):
 
     def _trained(self, data, members, limit):
         request = replace(self.request, limit=limit)
+        if self.folder is not None:
+            part = self.folder / ("all" if data is self.data else "folds")
+            request = replace(request, checkpoint=self.estimator._checkpoint(part, data))
         return train_members(self.method, data, members, self.estimator._seed, request)
 
     def response(self, samples):

@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import with_texts
 from .._kernels.base.rows import tree_seed
+from .._version import __version__
 from .._warnings import warn_caller
 from ..forest import Forest
 from ..forest.edit import with_prior_ratio
@@ -38,21 +39,31 @@ from ..table.frames import FEW_ROWS, FrameReader, as_frame
 from ..table.matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ..table.target_statistics import TargetStatistics
 from ..table.training_set import TrainingSet, check_groups, rescale_weights
+from ..training.checkpoint import Checkpoint
 from ..training.method import (
     FitRequest,
     Sampling,
     Task,
     mean_response,
     n_members,
+    staged_means,
     train_members,
 )
-from ..training.threads import CallbackSupportMixin, FitTasks, TimeLimit, in_blocks, with_callbacks
+from ..training.threads import (
+    CallbackSupportMixin,
+    FitTasks,
+    TimeLimit,
+    hash_of,
+    in_blocks,
+    with_callbacks,
+)
 from ..training.trials import useful_features
 from .prediction import Part, Prediction
 from .validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
 
 MANY_TERMS = 16  # from this many weights of a direction on, entries of a sparse row are looked up
 
+NOT_IN_RESULTS = ("n_jobs", "verbose", "prior")  # training does not depend on these parameters
 # Fitted attributes to which training adds one entry for each member.
 RECORDS = (
     "loss_curve_",
@@ -98,7 +109,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, *, checkpoint=None):
         """Train the forest.
 
         Parameters
@@ -114,12 +125,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         sample_weight : array-like of shape (n_samples,), default=None
             At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
             weight of 0 to leaving it out. None: all weights are 1.
+        {checkpoint}
 
         {returns_self}
         """
-        return self._fit(X, y, sample_weight=sample_weight)
+        return self._fit(X, y, sample_weight=sample_weight, checkpoint=checkpoint)
 
-    def _fit(self, X, y, *, sample_weight, **given):
+    def _fit(self, X, y, *, sample_weight, checkpoint=None, **given):
         """Train the forest; `given` are further fields of a `FitRequest`."""
         tasks = self._begin_tasks(X, y, sample_weight)
         with self._unchanged_on_error():
@@ -130,6 +142,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             request = self._request(sample_weight=sample_weight, limit=limit, tasks=tasks, **given)
             data = self._read_training_set(X, y, request)
             request = replace(request, prior_ratio=self._ratio_to_prior(data))
+            if checkpoint is not None:
+                request = replace(request, checkpoint=self._checkpoint(checkpoint, data))
             settings = self._settings(data, request)
             method = self._method(settings)
             if members := self._new_members(method, request):
@@ -154,6 +168,21 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         given = {"previous": self.forest_ if is_warm_start else None} | given
         name = type(self).__name__
         return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=name, **given)
+
+    def _checkpoint(self, folder, data):
+        """The `Checkpoint` in a folder, for the training on these rows."""
+        check_no_limit(self)
+        rows, given = data.validation, self.get_params(deep=False)
+        key = {"estimator": type(self).__name__, "version of skforest": __version__}
+        key |= {name: value for name, value in given.items() if name not in NOT_IN_RESULTS}
+        key |= {
+            "random_state": self._seed,
+            "X or y": (data.X, data.y, data.target),
+            "sample_weight or class_weight": data.weight,
+            "groups or folds": (data.group, data.fold),
+            "X_val": None if rows is None else (rows.X, rows.y, rows.weight),
+        }
+        return Checkpoint(folder, {name: hash_of(value) for name, value in key.items()})
 
     def _begin_tasks(self, X, y, sample_weight):
         """`FitTasks`; None without callbacks."""
@@ -356,6 +385,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             return False
         return not (hasattr(self, "feature_names_in_") or self.forest_.levels)
 
+    def _staged_response(self, X):
+        """Responses of the first tree or bag, of the first two, and so on."""
+        X = self._validate_predict(X)
+        return staged_means(self._routing_forest, self._in_blocks(X, lambda mapped: mapped))
+
     def _response(self, X):
         """Response of every row, computed in parallel over blocks if there are many rows."""
         return self._routed(X, Forest.response_mapped)
@@ -467,6 +501,15 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             return ""
         seconds = getattr(self, "_training_seconds", None)  # of this process
         return summary_html(self.forest_, seconds)
+
+
+def check_no_limit(estimator):
+    """Raise ValueError if an estimator that is given a `checkpoint` has a time limit."""
+    if estimator.time_limit is not None:
+        raise ValueError(
+            f"checkpoint cannot be used with time_limit={estimator.time_limit}: the model would "
+            "depend on the time of the interruption"
+        )
 
 
 class BootstrapMixin:

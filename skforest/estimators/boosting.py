@@ -80,14 +80,17 @@ linear_start : "auto", float or None
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a different part of the rows. "auto": 5, or 1 with at least 20000 rows.
-early_stopping : "auto" or bool
-    Whether the number of rounds is determined on held-out rows, or on `X_val` of `fit`. Each of
+early_stopping : "auto", bool, str or callable
+    Whether the number of rounds is determined on held-out rows, or on `X_val` of `fit`, and by
+    what. True: by their loss. The name of a scorer of scikit-learn, such as "roc_auc", or a
+    callable ``scorer(estimator, X, y)``: by this score, see :ref:`boosting_scores`. Each of
     several bags holds out the fraction 1 / `n_bags` of the distinct rows, and a single bag holds
     out a fifth of them. A single bag that has held out rows is then trained again on all rows; its
     best number of rounds grows in proportion to the number of training rows. "auto": True with at
     least 20 distinct rows, or with `X_val`.
 n_iter_no_change : int
-    Training ends after this many rounds without a lower loss on the held-out rows, at least 1.
+    Training ends after this many rounds without a lower loss, or a higher score, on the held-out
+    rows, at least 1.
     With several bags, each keeps 1.5 times its best number of rounds, because an average overfits
     later; it therefore waits at least half of its best number of rounds before it stops.
 verbose : int
@@ -136,8 +139,10 @@ learning_rate_, min_samples_leaf_, n_directions_, n_bags_ : float, int, int, int
     Resolved values of these parameters.
 max_depth_ : int or None
     Resolved value of this parameter.
-linear_leaves_, early_stopping_ : bool
-    Resolved values of these parameters.
+linear_leaves_ : bool
+    Resolved value of this parameter.
+early_stopping_ : bool, str or callable
+    Resolved value of this parameter.
 linear_start_ : float or None
     Resolved value of this parameter.
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
@@ -146,8 +151,9 @@ loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     the units of `loss`, or of their mean for "poisson", "gamma" and "tweedie"; the squared error
     is halved. A `skforest.Loss` is in the units of y.
 validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
-    One entry per bag: minus the mean loss of its held-out rows before the first round and after
-    each round, including those after the best one. Empty without early stopping.
+    One entry per bag: minus the mean loss of its held-out rows, or their score by
+    `early_stopping`, before the first round and after each round, including those after the best
+    one. Empty without early stopping.
 n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64

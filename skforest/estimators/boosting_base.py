@@ -1,24 +1,28 @@
 """Code shared by the boosting estimators: rows for early stopping, settings, warm starts."""
 
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone, is_classifier
+from sklearn.metrics import get_scorer, get_scorer_names
 
 from .._docs import with_texts
 from .._warnings import warn_caller
 from ..forest.statistics import staged_responses
+from ..forest.storage import LINKS
 from ..table.feature_grid import FeatureGrid
-from ..table.training_set import check_sample_weight, rescale_weights
+from ..training.blending import Scorer
 from ..training.boosting import BoostingMethod, BoostingSettings, Continuation, known_rounds
 from ..training.boosting_trials import best_depth, with_best_linear
 from ..training.constraints import read_groups, read_monotonic
 from ..training.method import n_members
 from ..training.parameters import ParameterObject
-from ..training.threads import with_callbacks
-from .base import BaseForest, Integral, Interval, Real, StrOptions, _fit_context
-from .validation import check_unchanged, errors_about
+from .base import BaseForest, Integral, Interval, Real, StrOptions
+from .given_rows import GivenRowsMixin
+from .prediction import predicting
+from .validation import check_unchanged
 
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
@@ -30,8 +34,39 @@ FIXED = (
 ).split()
 
 
+@dataclass(frozen=True)
+class HeldOutScoring:
+    """`early_stopping` by a scorer, for an estimator that knows its target."""
+
+    scorer: object  # a name or a callable
+    model: object  # not yet fitted, but for the classes
+
+    def of(self, y, weight):
+        """The criterion of the responses of some rows; y as in a TrainingSet."""
+        y, _ = self.model._decoded(y)
+        scorer = get_scorer(self.scorer) if isinstance(self.scorer, str) else self.scorer
+        return Scorer(scorer, self._predicting, as_column, y, weight, len(y), "early_stopping")
+
+    def _predicting(self, X, response):
+        return predicting(self.model, response)
+
+    def check(self, data, link):
+        """Raise the error that the scorer raises for the prediction before the first round."""
+        response = np.tile(link(data.baseline[None]), (len(data), 1))
+        try:
+            self.of(data.y, data.count).score(response)
+        except Exception as error:
+            error.add_note(f"early_stopping={self.scorer!r} raised this error before training.")
+            raise
+
+
+def as_column(rows):
+    """Numbers of rows in place of X, since a scorer needs their predictions only."""
+    return rows[:, None]
+
+
 @with_texts()
-class ObliqueBoosting(BaseForest):
+class ObliqueBoosting(GivenRowsMixin, BaseForest):
     """Parameters and training shared by classifier and regressor; not for direct use."""
 
     _holds_out_with = "pass early_stopping=True, or "
@@ -53,65 +88,9 @@ class ObliqueBoosting(BaseForest):
         "linear_leaves": [StrOptions({"auto"}), "boolean"],
         "linear_start": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither"), None],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "early_stopping": [StrOptions({"auto"}), "boolean"],
+        "early_stopping": [StrOptions({"auto", *get_scorer_names()}), "boolean", callable],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
-
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        groups=None,
-        *,
-        X_val=None,
-        y_val=None,
-        sample_weight_val=None,
-    ):
-        """Train the forest.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Numbers, categories and missing values, see :doc:`/guide/tables`; no infinite values.
-            Sparse X is possible without linear leaves and a linear start; its bins take one byte
-            for each row and column.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, or numbers in regression.
-        sample_weight : array-like of shape (n_samples,), default=None
-            At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
-            weight of 0 to leaving it out. None: all weights are 1.
-        groups : array-like of shape (n_samples,), default=None
-            Groups of rows that early stopping holds out together, such as all rows of a patient;
-            at least 2 groups. None: rows are held out one by one.
-        X_val : {array-like, sparse matrix, dataframe} of shape (n_val, n_features), default=None
-            Rows for early stopping, with the columns of X, instead of held-out rows of X. All bags
-            are then trained on all rows of X, and none is trained again.
-        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
-            Targets of `X_val`. Labels must occur in y.
-        sample_weight_val : array-like of shape (n_val,), default=None
-            Weights of `X_val`, like `sample_weight`; they are not multiplied by `class_weight`.
-
-        {returns_self}
-        """
-        validation = self._check_validation(X_val, y_val, sample_weight_val)
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, validation=validation)
-
-    def _check_validation(self, X_val, y_val, sample_weight_val):
-        """The rows for early stopping, as a field of `FitRequest`; None if there are none."""
-        if X_val is None and y_val is None and sample_weight_val is None:
-            return None
-        for name, value in (("X_val", X_val), ("y_val", y_val)):
-            if value is None:
-                raise ValueError(f"{name}=None: X_val and y_val must be passed together")
-        if not self.early_stopping:
-            raise ValueError(
-                f"early_stopping={self.early_stopping!r} cannot be used with X_val and y_val: "
-                'set it to "auto" or True'
-            )
-        return X_val, y_val, sample_weight_val
 
     @property
     def _map_scaling(self):
@@ -135,30 +114,6 @@ class ObliqueBoosting(BaseForest):
         shape = self.feature_shape
         return None if shape is None else FeatureGrid(shape, self.n_features_in_)
 
-    # ------------------------------------------------------------------------------- training set
-
-    def _read_training_set(self, X, y, request):
-        data = super()._read_training_set(X, y, request)
-        if request.validation is None:
-            return data
-        return data.with_validation(self._read_validation(data, request))
-
-    def _read_validation(self, data, request):
-        """`X_val` as a TrainingSet, with its target in the units of the target of X."""
-        X, y, weight = request.validation
-        with errors_about("X_val, y_val"):
-            X, y, _, levels = self._validate_fit(X, y, None, data.feature_map.levels)
-        weight = check_sample_weight(weight, X.shape[0], "sample_weight_val")
-        y, weight = self._encode_known_target(y, "y_val"), rescale_weights(weight)
-        with errors_about("X_val"):
-            rows = self._merged_rows(X, y, weight, levels, data.feature_map, has_new_labels=True)
-        if sparse.issparse(data.X) != sparse.issparse(rows.X):
-            raise TypeError("X_val must be sparse if X is sparse, and dense otherwise")
-        scale, y = self._make_loss().scale, self._numeric_target(rows.y)
-        with errors_about("y_val"):
-            scale.check(y, rows.weight)
-            return rows.with_target(scale.scaled(y, data.units), data.units)
-
     # ----------------------------------------------------------------------------------- settings
 
     def _settings(self, data, request):
@@ -178,10 +133,13 @@ class ObliqueBoosting(BaseForest):
             "n_bags": 1 if n_rows >= LARGE else 5,
             "early_stopping": n_rows >= MIN_ROWS or request.validation is not None,
         }
+        scoring = self._scoring(data)
         values = {name: getattr(self, name) for name in auto}
         resolved = {
             name: auto[name] if isinstance(value, str) else value for name, value in values.items()
         }
+        if scoring is not None:
+            resolved["early_stopping"] = True
         held_out = None
         if resolved["early_stopping"]:
             of_X = "rows" if request.groups is None else "groups"
@@ -208,8 +166,21 @@ class ObliqueBoosting(BaseForest):
             interacting=read_groups(self.interaction_cst, self._column_names),
             held_out=held_out,
             n_iter_no_change=int(self.n_iter_no_change),
+            scoring=scoring,
             keeps_rounds=self.warm_start,
         )
+
+    def _scoring(self, data):
+        """The score for early stopping as `HeldOutScoring`; None: the loss."""
+        scorer = self.early_stopping
+        if not (callable(scorer) or isinstance(scorer, str) and scorer != "auto"):
+            return None
+        model = copy(self)
+        for name in ("forest_", "_trained_rounds", "_skl_callbacks"):  # may be large, or not sent
+            vars(model).pop(name, None)
+        scoring = HeldOutScoring(scorer, model)
+        scoring.check(data, LINKS[self._make_loss().link])
+        return scoring
 
     def _check_grid(self):
         """Raise ValueError if there are constraints of columns, which boxes do not obey."""
@@ -346,7 +317,10 @@ class ObliqueBoosting(BaseForest):
     def _resolved(self, settings):
         names = "learning_rate min_samples_leaf n_directions n_bags max_depth early_stopping"
         names += " linear_leaves linear_start"
-        return {f"{name}_": getattr(settings, name) for name in names.split()}
+        resolved = {f"{name}_": getattr(settings, name) for name in names.split()}
+        if settings.scoring is not None:
+            resolved["early_stopping_"] = settings.scoring.scorer
+        return resolved
 
     def _store(self, forest, settings, records, n_before=0):
         super()._store(forest, settings, records, n_before)

@@ -14,6 +14,7 @@ from ..table.feature_grid import FeatureGrid
 from ..training.hinge import HingeMethod, HingeSettings, temperature_of
 from ..training.losses import TargetUnits, loss_names, loss_types, make_label_loss, make_loss
 from .base import BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
+from .given_rows import GivenRowsMixin
 from .streams import TAKES_BATCH, StreamMixin
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, store_parameters
@@ -111,7 +112,7 @@ label_smoothing : float
     Fraction of each label that is spread evenly over all classes, in [0, 1), for loss="log_loss".
 early_stopping : bool
     Whether to hold out rows of every bag and keep the model with the lowest loss on them. Off by
-    default, because it increases the error on most tables.
+    default, because it increases the error on most tables; with `X_val` in `fit`, always on.
 validation_fraction : float
     Fraction of the rows to hold out, in (0, 1), drawn separately for each bag. It is used by
     `early_stopping`, by `calibrate` of classifiers, and by loss="quantile" of regressors.
@@ -160,8 +161,8 @@ loss_curve_ : list of ndarray
     are in the units of `loss`, or of their mean for "poisson"; the squared error is halved. A
     `skforest.Loss` is in the units of y.
 validation_scores_ : list of ndarray
-    One entry per bag: minus the loss of the held-out rows at each evaluation. Empty without
-    `early_stopping`.
+    One entry per bag: minus the loss of the held-out rows, or of `X_val`, at each evaluation.
+    Empty without early stopping.
 n_iter_ : list of int
     Number of steps of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
@@ -259,7 +260,7 @@ class HingeProcedure(Procedure):
         store_parameters(self, locals())
 
 
-class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
+class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
     """Parameters and training shared by classifier and regressor."""
 
     _criterion = "squared_error"
@@ -302,8 +303,8 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
         procedure = self._procedure
         is_image, n_rows = self.features == "conv", int(np.count_nonzero(data.weight))
         fields = self._receptive_fields(data.X.shape[1]) if is_image else None
-        values = self._resolved_parameters(n_rows)
-        n_directions = int(values["n_directions"])
+        values, has_rows = self._resolved_parameters(n_rows), request.validation is not None
+        n_directions, draws = int(values["n_directions"]), procedure.early_stopping
         return HingeSettings(
             n_trees=int(self.n_estimators),
             depth=int(values["max_depth"]),
@@ -320,15 +321,13 @@ class _HingeForest(StreamMixin, BootstrapMixin, BaseForest):
             dropout=float(self.dropout),
             batch_size=int(values["batch_size"]),
             n_steps=int(values["max_iter"]),
-            validation_fraction=float(procedure.validation_fraction)
-            if procedure.early_stopping
-            else 0.0,
+            validation_fraction=procedure.validation_fraction * (draws and not has_rows),
             n_iter_no_change=int(procedure.n_iter_no_change),
             n_bags=int(values["n_bags"]),
             n_directions=n_directions,
             receptive_fields=fields,
             importance_power=float(procedure.importance_power),
-            calibrate=self._calibrates,
+            calibrate=self._calibrates and not has_rows,
             held_out_fraction=float(procedure.validation_fraction),
             temperature=getattr(self, "temperature_", 1.0) if request.is_warm_start else 1.0,
         )

@@ -4,6 +4,7 @@ Explanations, exports and similarities read `prediction_of(estimator)`, whether 
 is a forest or a blend. Files read its parts.
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +109,13 @@ def prediction_of(estimator, needed=NEEDED):
     if not hasattr(estimator, "_prediction"):
         raise refusal(estimator, needed=needed)
     return estimator._prediction()
+
+
+def predicting(estimator, response):
+    """A copy of an estimator that predicts this response, for scorers of scikit-learn."""
+    model = copy(estimator)
+    model._response = lambda X: response
+    return model
 
 
 def is_forest(estimator):

@@ -145,6 +145,16 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             raise TypeError(f"{name} must hold labels of one type: {error}") from error
         return np.stack(codes, axis=1)
 
+    def _decoded(self, codes):
+        """Labels for class numbers, and the classes of every output."""
+        classes = self._every_classes
+        columns = [labels[own.astype(np.int64)] for labels, own in zip(classes, codes.T)]
+        if len(columns) == 1:
+            return columns[0], classes
+        dtypes = {column.dtype.kind for column in columns}
+        columns = columns if len(dtypes) == 1 else [c.astype(object) for c in columns]
+        return np.stack(columns, axis=1), classes
+
     def _set_target(self, data, is_warm_start):
         """Class numbers as the target, or indicators of the classes of several outputs.
 
@@ -434,6 +444,10 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
                 f"{name} has {Y.shape[1]} outputs, the estimator was fitted with {self.n_outputs_}"
             )
         return Y
+
+    def _decoded(self, target):
+        """The target in its original shape, and no classes."""
+        return target[:, 0] if self._is_1d else target, None
 
     def _numeric_target(self, y):
         """The targets, unchanged."""

@@ -237,7 +237,7 @@ def write_forests(path, members, layout="file", extra=None, others=None):
     if hasattr(path, "write"):
         write_to(path, write_archive)
         return
-    with _replacements() as write_file:
+    with replacements() as write_file:
         if layout == "file":
             write_file(path, write_archive)
             return
@@ -274,7 +274,7 @@ def _padded(text, n_bytes, size, bytes_per_character):
 
 
 @contextmanager
-def _replacements():
+def replacements():
     """A function that writes new files, which replace those at their paths once all are complete.
 
     A reader, or an array that is mapped from an old file, never sees half of a file. The function

@@ -20,6 +20,7 @@ from .contents import (
     refuse_networks,
 )
 from .picture import COLOURS, MAX_CHANNELS, panels
+from .stages import staged_scores
 
 CURVES = {
     "loss_curve_": "training loss",
@@ -27,6 +28,12 @@ CURVES = {
     "refine_curve_": "loss of training rows",
     "steepness_curve_": "steepness",
     "active_leaves_curve_": "active leaves",
+}
+SCORE = "score of held-out rows"  # `validation_scores_` of early stopping by a scorer
+# The entry of a curve that is marked.
+BEST = {
+    CURVES["validation_scores_"]: (np.argmin, "smallest loss"),
+    SCORE: (np.argmax, "largest score"),
 }
 
 
@@ -253,12 +260,13 @@ class TrainingCurveDisplay:
     """Losses and other records of training, with one panel for each kind.
 
     With several bags or trees, each has a line; their mean is shown as far as all of them were
-    trained. The smallest loss of held-out rows is marked.
+    trained. The smallest loss of held-out rows is marked, and the largest score of a set.
 
     Parameters
     ----------
-    curves : dict of str to list of ndarray
-        Maps the name of each panel to its curves, one for each bag or tree.
+    curves : dict of str to list of ndarray, or to dict of str to ndarray
+        Maps the name of each panel to its curves: one for each bag or tree, or one for each set by
+        the name of the set.
     first : int, default=1
         Number of the first entry of each curve.
     x_label : str, default="epoch"
@@ -291,8 +299,8 @@ class TrainingCurveDisplay:
         self.member_name = member_name
 
     @classmethod
-    def from_estimator(cls, estimator, *, curves=None, ax=None):
-        """Plot the curves that a fitted estimator recorded in training.
+    def from_estimator(cls, estimator, *, curves=None, sets=None, scoring=None, ax=None):
+        """Plot the curves that a fitted estimator recorded in training, or scores of data sets.
 
         Parameters
         ----------
@@ -301,8 +309,13 @@ class TrainingCurveDisplay:
             `loss_curve_`, and `validation_scores_` with `early_stopping`.
         curves : list of str, default=None
             Attributes to plot, among `loss_curve_`, `validation_scores_` (with the sign of a
-            loss), `refine_curve_`, and `steepness_curve_` and `active_leaves_curve_` of end-to-end
-            trees. None: all that were recorded.
+            loss, unless it is a score), `refine_curve_`, and `steepness_curve_` and
+            `active_leaves_curve_` of end-to-end trees. None: all that were recorded.
+        sets : dict of str to tuple, default=None
+            Data sets as `staged_scores` takes them. Instead of records of training, each panel
+            then has a score, with a line for each set.
+        scoring : str, callable, list of str, dict or None, default=None
+            Scores of the `sets`, see `staged_scores`.
         ax : matplotlib.axes.Axes or array-like of such, default=None
             Axes to plot on, one for each panel. None: a new figure.
 
@@ -310,18 +323,25 @@ class TrainingCurveDisplay:
         -------
         display : TrainingCurveDisplay
         """
+        if sets is not None or scoring is not None:
+            if curves is not None or sets is None:
+                raise ValueError("pass sets, and scoring if you like, or curves, but not both")
+            return cls._of_sets(estimator, sets, scoring).plot(ax=ax)
         forest, estimator = forest_of(estimator), unwrapped(estimator).estimator
         unknown = [name for name in curves or () if name not in CURVES]
         if unknown:
             raise ValueError(f"curves={curves!r} must be among {list(CURVES)}")
         found = {}
+        by_loss = isinstance(getattr(estimator, "early_stopping_", True), bool)
         for attribute in curves or CURVES:
             recorded = getattr(estimator, attribute, [])
             recorded = [recorded] if isinstance(recorded, np.ndarray) else recorded
             recorded = [curve for curve in recorded if len(curve)]
-            sign = -1 if attribute == "validation_scores_" else 1
+            sign, name = 1, CURVES[attribute]
+            if attribute == "validation_scores_":
+                sign, name = (-1, name) if by_loss else (1, SCORE)
             if recorded:
-                found[CURVES[attribute]] = [sign * np.asarray(curve) for curve in recorded]
+                found[name] = [sign * np.asarray(curve) for curve in recorded]
             elif curves is not None:
                 raise ValueError(f"{attribute} was not recorded by {estimator!r}")
         if not found:
@@ -341,6 +361,14 @@ class TrainingCurveDisplay:
             found, first=first, x_label=x_label, member_name="bag" if is_bags else "tree"
         )
         return display.plot(ax=ax)
+
+    @classmethod
+    def _of_sets(cls, estimator, sets, scoring):
+        found, forest = staged_scores(estimator, sets, scoring), forest_of(estimator)
+        x_label = "trees"
+        if forest.aggregate == "sum":
+            x_label = "bags" if forest.gate == "margin" else "round"
+        return cls(found, x_label=x_label)
 
     def plot(self, *, ax=None):
         """Plot the curves.
@@ -363,26 +391,44 @@ class TrainingCurveDisplay:
         return self
 
     def _plot_panel(self, ax, name, curves):
-        several = len(curves) > 1
+        if isinstance(curves, dict):
+            lines = self._plot_sets(ax, curves)
+        else:
+            lines = self._plot_members(ax, name, curves)
+        ax.set(xlabel=self.x_label, ylabel=name)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.spines[["top", "right"]].set_visible(False)
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(frameon=False)
+        return lines
+
+    def _plot_sets(self, ax, curves):
         lines = []
+        for number, (name, curve) in enumerate(curves.items()):
+            style = {"color": COLOURS[number % len(COLOURS)], "label": name}
+            lines += ax.plot(self.first + np.arange(len(curve)), curve, linewidth=1.6, **style)
+            if not np.isnan(curve).all():
+                best = int(np.nanargmax(curve))
+                style["label"] = None
+                ax.plot(self.first + best, curve[best], "o", markersize=5, **style)
+        return lines
+
+    def _plot_members(self, ax, name, curves):
+        several, lines = len(curves) > 1, []
         for curve in curves:
             x = self.first + np.arange(len(curve))
             style = {"color": COLOURS[0], "linewidth": 0.9, "alpha": 0.6} if several else {}
             style = style or {"color": COLOURS[0], "linewidth": 1.6}
             label = f"each {self.member_name}" if several and not lines else None
             lines += ax.plot(x, curve, label=label, **style)
-            if name == CURVES["validation_scores_"]:
-                best = int(np.argmin(curve))
-                label = "smallest loss" if len(lines) == 1 else None
+            if name in BEST:
+                find, label = BEST[name]
+                best = int(find(curve))
+                label = label if len(lines) == 1 else None
                 ax.plot(x[best], curve[best], "o", color=COLOURS[2], markersize=5, label=label)
         if several:
             n_common = min(map(len, curves))
             mean = np.mean([curve[:n_common] for curve in curves], axis=0)
             x = self.first + np.arange(n_common)
             ax.plot(x, mean, color="black", linewidth=1.6, label="mean")
-        ax.set(xlabel=self.x_label, ylabel=name)
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.spines[["top", "right"]].set_visible(False)
-        if ax.get_legend_handles_labels()[0]:
-            ax.legend(frameon=False)
         return lines

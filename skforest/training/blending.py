@@ -126,10 +126,13 @@ class Scorer:
     n_samples : int
         Rows are not repeated if there would be more than `n_samples` rows, and more than four
         times as many as before.
+    name : str
+        Parameter of the estimator, for errors.
     """
 
-    def __init__(self, scorer, estimator_of, take, y, weight, n_samples):
+    def __init__(self, scorer, estimator_of, take, y, weight, n_samples, name="scoring"):
         self.scorer, self.estimator_of, self.options = scorer, estimator_of, {}
+        self.name = name
         is_whole = (weight == np.rint(weight)).all()
         is_whole &= weight.sum() <= max(n_samples, 4 * len(weight))
         self.rows = np.repeat(np.arange(len(y)), weight.astype(int) if is_whole else 1)
@@ -154,14 +157,14 @@ class Scorer:
         except TypeError as error:
             if self.options and "sample_weight" in str(error):
                 raise TypeError(
-                    "scoring must take sample_weight where the sample_weight of fit are not small "
-                    f"whole numbers: {error}"
+                    f"{self.name} must take sample_weight where the sample_weight of fit are not "
+                    f"small whole numbers: {error}"
                 ) from error
             raise
         try:
             return float(found)
         except (TypeError, ValueError):
-            raise TypeError(f"scoring must return a number, got {found!r}") from None
+            raise TypeError(f"{self.name} must return a number, got {found!r}") from None
 
 
 def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.inf):

@@ -48,6 +48,9 @@ class BoostingSettings:
     # None: no early stopping.
     held_out: str | None
     n_iter_no_change: int
+    # Of the held-out rows: ``scoring.of(y, weight)`` has a method `score` of their response. None:
+    # their loss is compared.
+    scoring: object | None = None
     linear_leaves: bool = False
     linear_start: float | None = None  # penalty, in units of the mean curvature of a row
     keeps_rounds: bool = False  # record unrounded leaves, for a warm start
@@ -166,6 +169,7 @@ class BoostingMethod(Method):
         super().__init__(settings, task)
         self.seed, self.known = seed, known or {}
         self.rows, self.n_jobs = None, None  # see `prepared`
+        self.checkpoint = None  # and the name of the bag
 
     @property
     def n_members(self):
@@ -191,7 +195,27 @@ class BoostingMethod(Method):
         prepared.rows, prepared.n_jobs = BoostingRows(data, settings), request.n_jobs
         return data, prepared
 
+    def with_checkpoint(self, checkpoint, name):
+        method = copy(self)
+        method.checkpoint = checkpoint, name
+        return method
+
     # ----------------------------------------------------------------------------------- training
+
+    def _train_rounds(self, part, sample, settings, *weights, known, **given):
+        """Like `train_rounds`, from the rounds of a checkpoint, and with further checkpoints."""
+        if self.checkpoint is None:
+            return train_rounds(self.rows, settings, *weights, known=known, **given)
+        checkpoint, name = self.checkpoint
+        name = f"{name}-{part}"
+
+        def save(training):
+            if checkpoint.is_due(name):
+                rounds = training.trained_rounds(self.packed(training, sample))
+                checkpoint.save(name, rounds)
+
+        known = checkpoint.load(name) or known
+        return train_rounds(self.rows, settings, *weights, known=known, save=save, **given)
 
     def train(self, sample, seed, control):
         """Train one bag; a single bag that holds out rows is trained again on all rows."""
@@ -200,11 +224,12 @@ class BoostingMethod(Method):
         is_repeated = holds_out and sample.fold is None
         known_first, known_last = self.known.get(seed, (None, None))
         n_threads = thread_count(self.n_jobs) // max(self.n_members, sample.n_folds)
-        train = partial(train_rounds, self.rows, seed=seed, n_threads=n_threads)
+        train = partial(self._train_rounds, seed=seed, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, sample.weight)
         start = time.perf_counter()
         known = known_first if is_repeated else known_last
-        training = train(self.settings, weight, held_out, control=control, known=known)
+        part = "first", sample
+        training = train(*part, self.settings, weight, held_out, control=control, known=known)
         forest, first = self.packed(training, sample), None
         record = {"validation_scores_": np.array(training.scores)}
         record["held_out"] = np.flatnonzero(held_out)
@@ -221,7 +246,8 @@ class BoostingMethod(Method):
                 record["before"] = forest
                 control = control.labelled("training again on all rows")
                 rows = sample.weight, np.zeros(len(sample))
-                training = train(again, *rows, control=control, known=known_last)
+                part = "again", sample
+                training = train(*part, again, *rows, control=control, known=known_last)
                 forest = self.packed(training, sample)
         return forest, record | self._record(training, first)
 

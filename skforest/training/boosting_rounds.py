@@ -26,6 +26,7 @@ from .._kernels.boosting.linear_leaf import LeafRegression, add_linear, newton_s
 from .._kernels.boosting.trainer import leaf_sums
 from ..forest import Forest
 from ..forest.edit import join_starts
+from ..forest.storage import LINKS
 from ..table.matrix import dense_blocks, weighted_sums
 from .losses import robust_size
 
@@ -89,10 +90,13 @@ class TrainedRounds:
         return tree, value * factor, leaf
 
 
-def train_rounds(rows, settings, weight, held_out, seed, control, n_threads=1, known=None):
-    """Train a bag; parameters as in `BoostingTraining`."""
+def train_rounds(
+    rows, settings, weight, held_out, seed, control, n_threads=1, known=None, save=None
+):
+    """Train a bag; parameters as in `BoostingTraining`. ``save(training)`` follows each round."""
     known = known or TrainedRounds()
     training = BoostingTraining(rows, settings, weight, held_out, seed, control, known)
+    training.save = save
     return training.run(control.report, n_threads)
 
 
@@ -118,6 +122,8 @@ class BoostingTraining:
         Whether the time limit ended training.
     """
 
+    save = None  # a function that is called with the training after each new round
+
     def __init__(self, rows, settings, weight, held_out, seed, control, known):
         self.rows, self.settings, self.loss = rows, settings, settings.loss
         self.target, self.start, self.unit = rows.target, rows.start, rows.response_unit
@@ -132,6 +138,10 @@ class BoostingTraining:
         self.train_rows = np.flatnonzero(weight).astype(np.int32)
         self.held_out_rows = np.flatnonzero(held_out)
         self.held_out_weight = held_out[self.held_out_rows] / (held_out.sum() or 1)
+        self.scorer = None
+        if settings.scoring is not None and len(self.held_out_rows):
+            own = rows.y[self.held_out_rows], rows.count[self.held_out_rows]
+            self.scorer = settings.scoring.of(*own)
         n_rows, n_outputs = len(weight), len(self.start)
         self.raw = np.tile(self.start, (n_rows, 1))
         self.gradient = np.zeros((n_rows, n_outputs), dtype=np.float32)
@@ -141,7 +151,8 @@ class BoostingTraining:
         self.random = random_stream(seed)
         self.importance, self.gain_unit = np.zeros(rows.X.shape[1]), 1.0
         self.trees, self.values = [], []
-        self.scores = []  # minus the validation loss, before the first round and after each one
+        # Minus the validation loss, or the score, before the first round and after each one.
+        self.scores = []
         self.losses = []  # minus the training loss, likewise
         self.pool, self.n_threads = None, 1
 
@@ -176,6 +187,8 @@ class BoostingTraining:
                 self.is_late &= number < n_rounds and not is_stalled
                 break
             self._add_round(number)
+            if self.save is not None and number >= self.known.n_rounds:
+                self.save(self)
         if report is not None and is_stalled and number < n_rounds:
             report(number, number, best=best)
         total = self.weight.sum()
@@ -191,8 +204,17 @@ class BoostingTraining:
         if not len(self.held_out_rows):
             return 0.0
         rows = self.held_out_rows
-        losses = self.kernel.held_out_losses(self.raw[rows], self.target[rows])
-        loss = float(np.einsum("i,i->", losses, self.held_out_weight))
+        if self.scorer is not None:
+            response = self.rows.baseline + self._responses(self.raw[rows] - self.start)
+            loss = -self.scorer.score(LINKS[self.loss.link](response))
+            if not np.isfinite(loss):
+                raise ValueError(
+                    f"the score of the held-out rows by early_stopping is {-loss} after "
+                    f"{len(self.trees)} rounds"
+                )
+        else:
+            losses = self.kernel.held_out_losses(self.raw[rows], self.target[rows])
+            loss = float(np.einsum("i,i->", losses, self.held_out_weight))
         self.scores.append(-loss)
         return loss
 

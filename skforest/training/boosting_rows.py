@@ -39,12 +39,15 @@ class BoostingRows:
         Initial raw prediction.
     response_unit : ndarray of shape (n_outputs,)
         Factors of raw predictions in a Forest.
+    y, count, baseline : ndarray
+        Those of the TrainingSet.
     """
 
     def __init__(self, data, settings):
         scale = settings.loss.scale
         self.target = scale.standardized(data.target, data.units)
         self.start, self.response_unit = scale.start(data.baseline), data.units.response
+        self.y, self.count, self.baseline = data.y, data.count, data.baseline
         self.monotonic, self.feature_shape = settings.monotonic, settings.feature_shape
         self.interacting, self.unit = settings.interacting, data.unit()
         source = data.feature_map.source

@@ -83,7 +83,7 @@ class Trial:
         self.rows, self.seed = BoostingRows(data, settings), seed
         # Only the fit itself warns. A warning filter would apply to all threads.
         n_rounds = min(n_rounds, settings.n_rounds)
-        self.settings = replace(settings, n_rounds=n_rounds, warns=False)
+        self.settings = replace(settings, n_rounds=n_rounds, warns=False, scoring=None)
         self.control, self.limit = Control(), limit
 
     def scores(self, changes):

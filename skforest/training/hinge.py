@@ -78,7 +78,7 @@ class HingeMethod(Method):
     def prepared(self, data, members, request):
         """Compute units of features, and hold out rows from all bags or from the first one."""
         method, is_kept_apart = copy(self), None
-        if self.loss.quantile is not None:
+        if self.loss.quantile is not None and data.validation is None:
             if not self.sampling.bootstrap:
                 data, _ = data.in_copies()
             is_kept_apart = self.held_out(data)
@@ -152,8 +152,12 @@ class HingeMethod(Method):
         target = self.loss.scale.standardized(data.target, data.units)
         kernel = self.loss.new_kernel()
         kernel.set_units(data.units)
+        given = data.validation
+        if given is not None:
+            others = self.loss.scale.standardized(given.target, data.units)
+            given = given.X, others, given.weight
         return HingeTraining(
-            source, target, kernel, data.weight, self.settings, seed, stop, data.group
+            source, target, kernel, data.weight, self.settings, seed, stop, data.group, given
         )
 
     def packed(self, training, data, keep_all=False):
@@ -183,7 +187,10 @@ class HingeMethod(Method):
         if level is None:
             return forest
         # Bags added by a warm start change the quantile of all bags.
-        baseline = calibrated_baseline(forest, trained.data, self.held_out(trained.data), level)
+        rows = trained.data.validation
+        if rows is None:
+            rows = trained.data.subset(self.held_out(trained.data))
+        baseline = calibrated_baseline(forest, rows, level)
         return forest.replaced(forest.arrays | {"baseline": baseline})
 
     def joined(self, forests, before=None, consume=False):
@@ -210,16 +217,16 @@ def temperature_of(records, settings):
     return records[0].get("temperature", settings.temperature)
 
 
-def calibrated_baseline(forest, data, mask, quantile):
-    """Return the baseline with which a forest predicts a quantile on the rows in `mask`.
+def calibrated_baseline(forest, data, quantile):
+    """Return the baseline with which a forest predicts a quantile on the rows of a TrainingSet.
 
     A forest with nearly no training loss predicts the training targets, whatever the quantile.
     Split conformal prediction shifts it by the quantile of its residuals on held-out rows: the
     next target from the same distribution then lies below the prediction with the requested
-    probability (Romano, Patterson, Candes, "Conformalized Quantile Regression", 2019). If no row
-    is in the mask, the baseline does not change.
+    probability (Romano, Patterson, Candes, "Conformalized Quantile Regression", 2019). If there
+    is no row, the baseline does not change.
     """
-    if not mask.any():
+    if not len(data):
         return forest.baseline
-    residual = data.y[mask] - responses(forest, data.X[mask])
-    return forest.baseline + weighted_quantile(residual, data.weight[mask], quantile)
+    residual = data.y - responses(forest, data.X)
+    return forest.baseline + weighted_quantile(residual, data.weight, quantile)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._kernels.base.loss import LossKernel
 from .._kernels.base.rows import random_stream
 from .._kernels.hinge.features import padded
 from .._kernels.hinge.trainer import HingeTrainer, padded_vector
@@ -112,9 +111,12 @@ def _pool(n_linear, n_identity, first, shape, random):
 
 
 class HingeTraining:
-    """The training of one bag; `target` is float64 of shape (n_rows, loss.n_columns)."""
+    """The training of one bag; `target` is float64 of shape (n_rows, loss.n_columns).
 
-    def __init__(self, source, target, loss: LossKernel, weight, settings, seed, stop, group=None):
+    `loss` is a kernel; `given` are X, target and weight of other rows for early stopping, or None.
+    """
+
+    def __init__(self, source, target, loss, weight, settings, seed, stop, group=None, given=None):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
         self.weight = weight
         self.loss_curve, self.validation_scores = [], []
@@ -135,8 +137,11 @@ class HingeTraining:
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
         self.trained_rows = chosen
         self.validation_rows = np.flatnonzero(mask)
-        self.validation_table = source.subset(self.validation_rows).table()
-        self.validation_target = target[self.validation_rows]
+        if given is None:
+            rows = self.validation_rows
+            given = source.scaled[rows], target[rows], weight[rows]
+        X, self.validation_target, self.validation_weight = given
+        self.validation_table = replace(source, scaled=X, is_kept_apart=None).table()
 
     def run(self, report=None, limit=None):
         """Train for all steps, or until the validation loss stops decreasing.
@@ -147,7 +152,7 @@ class HingeTraining:
         """
         settings, start = self.settings, time.perf_counter()
         size = min(max(1, -(-settings.n_steps // N_CHECKS)), STEPS_OF_CHECK)
-        early_stopping = len(self.validation_rows) > 0
+        early_stopping = len(self.validation_target) > 0
         lowest, stalled, factor = np.inf, 0, 1.0
         while self.n_done < self.end and not self.stop[0]:
             steps = np.arange(self.n_done, min(self.n_done + size, self.end))
@@ -276,7 +281,7 @@ class HingeTraining:
     def _validation_loss(self):
         raw = self.trainer.respond(self.validation_table)
         losses = self.loss.held_out_losses(raw, self.validation_target)
-        return np.average(losses, weights=self.weight[self.validation_rows])
+        return np.average(losses, weights=self.validation_weight)
 
     def _remember(self):
         arrays = self.trainer.arrays

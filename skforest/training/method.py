@@ -15,8 +15,9 @@ from .._kernels.base.rows import tree_seed
 from .._warnings import warn_caller
 from ..forest import Forest
 from ..forest.edit import join, with_prior_ratio
-from ..forest.statistics import responses, within_targets
+from ..forest.statistics import responses, with_prior, within_targets
 from ..table.training_set import TrainingSet
+from .checkpoint import Checkpoint
 from .threads import FitTasks, TimeLimit, in_parallel
 
 
@@ -31,6 +32,7 @@ class FitRequest:
     prior_ratio: list | None = None  # prior_ratio of the forest; training does not use it
     limit: TimeLimit | None = None
     tasks: FitTasks | None = None  # tasks of callbacks
+    checkpoint: Checkpoint | None = None  # results that an earlier call has saved
     n_jobs: int | None = None
     verbose: int = 0
     name: str = ""  # name of the estimator, shown with the progress
@@ -174,6 +176,10 @@ class Method(ABC):
         whole = joined(forests, consume)
         return whole if before is None else joined([before, whole])
 
+    def with_checkpoint(self, checkpoint, name):
+        """Return the method for one member, which may save parts of its training."""
+        return self
+
     def keeps_folds(self, n_folds):
         """Return whether members that leave out folds are also the final members."""
         return False
@@ -187,11 +193,19 @@ def train_members(method, data, members, seed, request):
     """
     data, prepared = method.prepared(data, members, request)
     limit, tasks, name = request.limit, request.tasks, request.name
+    checkpoint, unit = request.checkpoint, method.units[0]  # the request is not sent to processes
 
     def train(member, control):
-        own = tree_seed(seed, member)
+        own, name = tree_seed(seed, member), f"{unit}-{member}"
+        if checkpoint is not None and (found := checkpoint.load(name)) is not None:
+            return found
         sample = prepared.sampling.sample(data.without_fold(member), own)
-        return prepared.train(sample, own, control)
+        if checkpoint is None:
+            return prepared.train(sample, own, control)
+        found = prepared.with_checkpoint(checkpoint, name).train(sample, own, control)
+        if not control.stop[0]:
+            checkpoint.save(name, found)
+        return found
 
     def attributes(done):
         """Return the fitted attributes with the members trained so far."""
@@ -266,6 +280,15 @@ def mean_response(forest, data, is_predicted, others=()):
     if ends:
         mean = np.clip(mean, np.min(ends, axis=0), np.max(ends, axis=0))
     return mean, n_predicting
+
+
+def staged_means(forest, Z):
+    """Yield the mean responses of the first member, of the first two members, and so on."""
+    plain, total = with_prior_ratio(forest, None), 0.0
+    for number in range(n_members(forest)):
+        total = total + responses(member_of(plain, number), Z)
+        mean = total / (number + 1)
+        yield with_prior(mean, forest.prior_ratio, forest.n_classes or [forest.n_outputs])
 
 
 def balancing_factor(codes, weight, n_classes):

@@ -33,6 +33,8 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
+hash_of = joblib.hash  # of arrays, and of all objects that can be pickled
+
 # Smallest number of rows in a block, since small blocks take longer. Chosen without a stored
 # measurement; `python -m benchmarks.measure.scale threads` shows the time.
 MIN_BLOCK = 1024

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sklearn
 from blends import classes, classifier, each_kind, folds_of, regressor, targets
-from makers import made, quick_hinge
+from makers import bag_of, made, quick_boosting, quick_hinge
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
@@ -14,6 +14,7 @@ from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
 )
+from sklearn.metrics import r2_score
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -30,6 +31,7 @@ from skforest import (
     BlendedForestClassifier,
     ManifoldForestClassifier,
     ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
 )
 from skforest.blend.members import OwnMember
 from skforest.estimators.prediction import response_of
@@ -161,6 +163,19 @@ def test_equal_rows_are_on_one_side_of_a_split():
     _, (trained, left_out) = folds_of(classifier(cv=TimeSeriesSplit(2)), X, y)
     np.testing.assert_array_equal(left_out, X[[*range(30), *range(60, 90)]])
     np.testing.assert_array_equal(trained, X[30:60])
+
+
+def test_validation_rows_of_the_user_are_a_single_fold():
+    """As the guide says: they decide the weights, and stop boosting; no model has seen them."""
+    X, y = targets(90)
+    cv = PredefinedSplit(np.repeat([-1, 0], [60, 30]))
+    boosting = quick_boosting(ObliqueBoostingRegressor, early_stopping="r2", n_directions=0)
+    blend = regressor(members=[("boosting", boosting)], cv=cv, refit=False).fit(X, y)
+    assert blend.score_ == pytest.approx(r2_score(y[60:], blend.predict(X[60:])))
+    model = blend.members_["boosting"]
+    for number, scores in enumerate(model.validation_scores_):
+        response = bag_of(model.forest_, number).response(X[60:])
+        assert scores[model.n_iter_[number]] == pytest.approx(r2_score(y[60:], response), rel=1e-5)
 
 
 def test_splitters_without_rows():

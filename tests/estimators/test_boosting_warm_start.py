@@ -40,6 +40,7 @@ CONTINUED = {
     "all rounds": {"early_stopping": False},
     "one bag, all rounds": {"early_stopping": False, "n_bags": 1},
     "given rows": {"X_val": True},
+    "score": {"early_stopping": "r2", "n_bags": 1},
     "constants": {"linear_leaves": False, "max_leaf_nodes": 5},
     "slopes": {"linear_leaves": True, "subsample": 1.0},
     "linear start": {"linear_start": 100.0},

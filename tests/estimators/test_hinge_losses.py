@@ -420,13 +420,20 @@ def test_quantiles_are_shifted_by_weighted_residuals(monkeypatch):
     weight = np.random.default_rng(0).exponential(size=150) ** 2
     own = {"loss": "quantile", "quantile": 0.7, "max_iter": 50, "validation_fraction": 0.3}
     model = quick(RandomHingeForestRegressor, n_estimators=5, **own).fit(X, y, weight)
-    ((forest, data, mask, level),) = seen
-    assert mask.sum() == 45 and level == 0.7
-    residual = data.y[mask, 0] - forest.response_mapped(data.X[mask])[:, 0]
-    order, share = np.argsort(residual), data.weight[mask] / data.weight[mask].sum()
+    ((forest, data, level),) = seen
+    assert len(data) == 45 and level == 0.7
+    residual = data.y[:, 0] - forest.response_mapped(data.X)[:, 0]
+    order, share = np.argsort(residual), data.weight / data.weight.sum()
     levels = np.cumsum(share[order]) / (1 + share @ share)
     shift = np.interp(0.7, levels, residual[order])
     assert model.forest_.baseline[0] == pytest.approx(forest.baseline[0] + shift, rel=1e-5)
+
+
+def test_given_rows_determine_the_shift_of_a_quantile():
+    X, y = make_regression(150, 4, random_state=0)
+    model = quick(RandomHingeForestRegressor, loss="quantile", quantile=0.7, max_iter=400)
+    model.fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
+    assert np.mean(y[100:] <= model.predict(X[100:])) == pytest.approx(0.7, abs=0.03)
 
 
 def test_calibration_does_not_depend_on_how_bags_come():

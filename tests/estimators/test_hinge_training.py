@@ -6,16 +6,18 @@ import threading
 
 import numpy as np
 import pytest
-from makers import assert_same_trees, changed
+from makers import assert_same_trees, bag_of, changed
 from makers import hinge_rows as rows_of
 from makers import quick_hinge as quick
 from scipy import sparse
 from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss
 
 from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
 from skforest.table.feature_grid import FeatureGrid
+from skforest.training.hinge import HingeMethod
 
 BOTH = pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
 
@@ -495,3 +497,64 @@ def test_inner_products_of_wide_tables_read_the_important_columns(options, monke
     assert wide.any(axis=0).all()
     stream = quick(RandomHingeForestRegressor, **options).partial_fit(X, y)
     assert stream.forest_.dense.any(axis=0).all()  # other columns may be important later
+
+
+# ------------------------------------------------------------------------------------- given rows
+
+
+@BOTH
+def test_early_stopping_on_given_rows(cls):
+    """The model with the smallest loss of these rows is kept, and all rows of X are trained on."""
+    X, y = rows_of(cls, 150)
+    weight = np.random.default_rng(0).exponential(1.0, 50) ** 2
+    given = {"X_val": X[100:], "y_val": y[100:], "sample_weight_val": weight}
+    options = {"max_depth": 1, "max_iter": 400}  # training rows reach every leaf
+    model = quick(cls, **options).fit(X[:100], y[:100], **given)
+    for bag, scores in enumerate(model.validation_scores_):
+        response = bag_of(model.forest_, bag).response(X[100:])
+        if cls is RandomHingeForestClassifier:
+            loss = log_loss(y[100:], response, sample_weight=weight)
+        else:
+            loss = np.average((response[:, 0] - y[100:]) ** 2, weights=weight)
+            loss /= 2 * y[:100].var()
+        assert -scores.max() == pytest.approx(loss, rel=1e-4)
+        assert len(scores) > 2
+    # The first steps are those without early stopping and without a calibration.
+    if cls is RandomHingeForestClassifier:
+        options["calibrate"] = False
+    plain = quick(cls, **options).fit(X[:100], y[:100])
+    for one, other in zip(model.loss_curve_, plain.loss_curve_, strict=True):
+        np.testing.assert_array_equal(one, other[: len(one)])
+    assert vars(model).keys() == vars(plain).keys()
+
+
+def test_given_rows_of_sparse_tables():
+    X, y = rows_of(RandomHingeForestClassifier, 90)
+    X = np.where(X > 0.5, X, 0)
+    model = quick(RandomHingeForestClassifier, max_iter=100)
+    dense, other = (
+        clone(model).fit(rows[:60], y[:60], X_val=rows[60:], y_val=y[60:])
+        for rows in (X, sparse.csr_matrix(X))
+    )
+    for one, two in zip(dense.validation_scores_, other.validation_scores_, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4)
+    with pytest.raises(TypeError, match="X_val must be sparse if X is sparse"):
+        model.fit(sparse.csr_matrix(X[:60]), y[:60], X_val=X[60:], y_val=y[60:])
+    with pytest.raises(ValueError, match="y_val=None: X_val and y_val must be passed together"):
+        model.fit(X, y, X_val=X)
+
+
+def test_groups_of_rows_are_held_out_together(monkeypatch):
+    seen, training = [], HingeMethod.training
+
+    def recorded(self, data, *others):
+        seen.append((data, training(self, data, *others)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(HingeMethod, "training", recorded)
+    X, y = rows_of(RandomHingeForestRegressor, 90)
+    model = quick(RandomHingeForestRegressor, early_stopping=True, n_bags=1, max_iter=40)
+    model.fit(X, y, groups=np.arange(90) // 6)
+    ((data, one),) = seen
+    held_out, trained = data.group[one.validation_rows], data.group[one.trained_rows]
+    assert len(set(held_out)) == 3 and not set(held_out) & set(trained)

@@ -8,11 +8,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from makers import bag_of
 from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_moons
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import (
@@ -26,6 +31,7 @@ from skforest import (
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     NonGreedyTreeClassifier,
+    ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     PartitionDisplay,
     RandomHingeForestClassifier,
@@ -215,6 +221,87 @@ def test_kinds_of_curves():
     refined = skforest.refine(CO2ForestClassifier(2, max_depth=2, random_state=0).fit(X, y), X, y)
     display = TrainingCurveDisplay.from_estimator(refined)
     assert display.axes_[0].get_xlabel() == "sweep" and display.lines_[0][0].get_xdata()[0] == 0
+
+
+def test_the_score_of_early_stopping_is_no_loss():
+    X, y = load_iris(return_X_y=True)
+    options = {"n_directions": 0, "early_stopping": "accuracy", "random_state": 0}
+    model = ObliqueBoostingClassifier(9, n_bags=2, **options).fit(X, y)
+    display = TrainingCurveDisplay.from_estimator(model, curves=["validation_scores_"])
+    ((name, curves),) = display.curves.items()
+    assert name == display.axes_[0].get_ylabel() == "score of held-out rows"
+    assert [one.tolist() for one in curves] == [s.tolist() for s in model.validation_scores_]
+    dots = [line for line in display.axes_[0].lines if line.get_marker() == "o"]
+    assert [dot.get_xdata()[0] for dot in dots] == [s.argmax() for s in model.validation_scores_]
+    assert dots[0].get_label() == "largest score"
+
+
+# ---------------------------------------------------------------------------- scores of data sets
+
+STAGED = {
+    "boosting": (ObliqueBoostingClassifier(5, n_bags=2, n_directions=0, prior=[1, 1, 4]), 5),
+    "bags": (RandomHingeForestClassifier(3, n_bags=3, max_iter=80), 3),
+    "trees": (ManifoldForestClassifier(4, max_depth=2, prior=[1, 1, 4]), 4),
+}
+
+
+@pytest.mark.parametrize("model, n_stages", STAGED.values(), ids=STAGED)
+def test_scores_of_stages_are_those_of_smaller_models(model, n_stages):
+    X, y = load_iris(return_X_y=True)
+    y, weight = np.array(["a", "b", "c"])[y], np.arange(1.0, 151.0)
+    steps = make_pipeline(StandardScaler(), clone(model).set_params(random_state=0)).fit(X, y)
+    sets = {"all": (X, y), "weighted": (X, y, weight), "some": (X[::2], y[::2], None)}
+    model, found = steps[-1], skforest.staged_scores(steps, sets, ["neg_log_loss", "accuracy"])
+    assert list(found) == ["neg_log_loss", "accuracy"] and list(found["accuracy"]) == list(sets)
+    curves, Z = found["neg_log_loss"], steps[0].transform(X)
+    assert len(curves["all"]) == n_stages
+    assert curves["all"][-1] == pytest.approx(-log_loss(y, steps.predict_proba(X)))
+    found = -log_loss(y, steps.predict_proba(X), sample_weight=weight)
+    assert curves["weighted"][-1] == pytest.approx(found)
+    second = model.forest_[:2].response(Z)
+    if n_stages == 5:
+        second = list(model.staged_predict_proba(Z))[1]
+    elif n_stages == 3:
+        second = np.mean([bag_of(model.forest_, number).response(Z) for number in (0, 1)], axis=0)
+    assert curves["all"][1] == pytest.approx(-log_loss(y, second))
+    alone = skforest.staged_scores(steps, {"some": sets["some"]})
+    assert alone["score"]["some"][-1] == steps.score(X[::2], y[::2])
+
+
+def test_a_line_for_each_set():
+    X, y = load_diabetes(return_X_y=True)
+    model = ManifoldForestRegressor(4, max_depth=3, random_state=0).fit(X[:300], y[:300])
+    sets = {"train": (X[:300], y[:300]), "test": (X[300:], y[300:])}
+    names = ["r2", "explained_variance"]
+    display = TrainingCurveDisplay.from_estimator(model, sets=sets, scoring=names)
+    assert [ax.get_ylabel() for ax in display.axes_] == names
+    assert display.axes_[0].get_xlabel() == "trees"
+    expected = skforest.staged_scores(model, sets, "r2")["r2"]
+    for line, (name, curve) in zip(display.lines_[0], expected.items(), strict=True):
+        assert (line.get_label(), line.get_ydata().tolist()) == (name, curve.tolist())
+        assert line.get_xdata().tolist() == [1, 2, 3, 4]
+    dots = [line for line in display.axes_[0].lines if line.get_marker() == "o"]
+    assert [dot.get_xdata()[0] for dot in dots] == [1 + c.argmax() for c in expected.values()]
+
+
+def test_bad_sets():
+    X, y = load_diabetes(return_X_y=True)
+    model = ManifoldForestRegressor(1, max_depth=1).fit(X, y)
+    for sets, error, message in (
+        ([(X, y)], TypeError, "sets must be a dict of names to"),
+        ({}, TypeError, "sets must be a dict of names to"),
+        ({"a": X}, TypeError, r"sets\['a'\] must be \(X, y\) or"),
+        ({"a": (X, y), "b": (X[:, :3], y)}, ValueError, r"sets\['b'\]: X has 3 features"),
+        ({"a": (X, y[:9])}, ValueError, r"sets\['a'\]: .*inconsistent"),
+    ):
+        with pytest.raises(error, match=message):
+            skforest.staged_scores(model, sets)
+    for options in ({"scoring": "r2"}, {"sets": {"a": (X, y)}, "curves": ["loss_curve_"]}):
+        with pytest.raises(ValueError, match="pass sets, .* or curves, but not both"):
+            TrainingCurveDisplay.from_estimator(model, **options)
+    blend = BlendedForestRegressor([model], cv=2).fit(X, y)
+    with pytest.raises(TypeError, match="pass one of its members_"):
+        skforest.staged_scores(blend, {"a": (X, y)})
 
 
 def test_estimators_without_curves():

@@ -1,0 +1,143 @@
+"""Checkpoints: an interrupted fit that continues has the bits of one that was not interrupted."""
+
+import numpy as np
+import pytest
+from makers import assert_same_trees, boosting_rows, hinge_rows, quick_boosting, quick_hinge
+from sklearn.base import clone, is_classifier
+
+from skforest import (
+    BlendedForestRegressor,
+    CO2ForestRegressor,
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
+)
+from skforest.training import boosting_rounds, checkpoint
+
+MEMBERS = {
+    "trees": ManifoldForestClassifier(4, bootstrap=True, oob_score=True, random_state=0),
+    "refined trees": CO2ForestRegressor(3, max_depth=3, refine="nongreedy", random_state=0),
+    "hinge": quick_hinge(RandomHingeForestClassifier, n_bags=3, max_iter=80),
+    "bags": quick_boosting(ObliqueBoostingRegressor, n_bags=3, n_estimators=5, linear_start=None),
+}
+
+
+def rows_of(model, n=90):
+    return hinge_rows(RandomHingeForestClassifier if is_classifier(model) else None, n)
+
+
+def assert_same_fit(one, other):
+    assert_same_trees(one, other)
+    assert vars(one).keys() == vars(other).keys()
+    for name in vars(one).keys() - {"forest_", "_training_seconds"}:
+        np.testing.assert_equal(vars(one)[name], vars(other)[name], name)
+
+
+@pytest.mark.parametrize("model", MEMBERS.values(), ids=MEMBERS)
+def test_a_fit_that_was_interrupted_continues(model, tmp_path, monkeypatch):
+    """After the second tree or bag; neither is trained again."""
+    X, y = rows_of(model)
+    save, names = checkpoint.Checkpoint.save, []
+
+    def interrupted(self, name, result):
+        save(self, name, result)
+        names.append(name)
+        if len(names) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", interrupted)
+    model, at_once = clone(model), clone(model).fit(X, y)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y, checkpoint=tmp_path / "new" / "folder")
+    assert not hasattr(model, "forest_") and len(names) == 2
+    model.fit(X, y, checkpoint=tmp_path / "new" / "folder")
+    assert_same_fit(model, at_once)
+    n_members = getattr(model, "n_bags", model.n_estimators)
+    assert len(set(names)) == len(names) == n_members
+    # A third call trains nothing; threads do not matter.
+    clone(model).set_params(n_jobs=2).fit(X, y, checkpoint=tmp_path / "new" / "folder")
+    assert len(names) == n_members
+
+
+def test_a_blend_that_was_interrupted_continues(tmp_path, monkeypatch):
+    """In the folds of both members, and where the first one is trained on all rows."""
+    X, y = boosting_rows(ObliqueBoostingRegressor, 90)
+    members = [CO2ForestRegressor(4, max_depth=3)]
+    members += [quick_boosting(ObliqueBoostingRegressor, n_estimators=4, linear_start=None)]
+    blend = BlendedForestRegressor(members, cv=2, random_state=0)
+    at_once = clone(blend).fit(X, y)
+    save, names = checkpoint.Checkpoint.save, []
+
+    def interrupted(self, name, result):
+        names.append((self.folder, name))
+        if len(names) in (3, 6, 9):
+            raise KeyboardInterrupt
+        save(self, name, result)
+
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", interrupted)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            blend.fit(X, y, checkpoint=tmp_path)
+    blend.fit(X, y, checkpoint=tmp_path)
+    np.testing.assert_array_equal(blend.predict(X), at_once.predict(X))
+    assert blend.weights_ == at_once.weights_
+    folders = [tmp_path / name for name in ("CO2Forest/folds", "ObliqueBoosting/folds")]
+    assert [names[number][0] for number in (2, 5, 8)] == [*folders, tmp_path / "CO2Forest/all"]
+    assert len(set(names)) == len(names) - 3
+    with pytest.raises(ValueError, match="checkpoint=.*folds.* other X or y"):
+        blend.fit(X[:50], y[:50], checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="checkpoint cannot be used with time_limit=9"):
+        blend.set_params(time_limit=9).fit(X, y, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("stops", [(7,), (3, 15), (20,)])
+def test_rounds_of_a_bag_continue(stops, tmp_path, monkeypatch):
+    """Before, and in, the second training on all rows; several times."""
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    X, y = boosting_rows(ObliqueBoostingClassifier, 100)
+    model = quick_boosting(ObliqueBoostingClassifier, n_bags=1, n_estimators=12)
+    at_once = clone(model).fit(X, y)
+    grow, numbers = boosting_rounds.BoostingTraining._grow_tree, []
+
+    def interrupted(self, *args):
+        numbers.append(args[0])
+        if len(numbers) - 1 in stops:
+            raise KeyboardInterrupt
+        return grow(self, *args)
+
+    monkeypatch.setattr(boosting_rounds.BoostingTraining, "_grow_tree", interrupted)
+    for _ in stops:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y, checkpoint=tmp_path)
+    model.fit(X, y, checkpoint=tmp_path)
+    assert_same_fit(model, at_once)
+    n_rounds = len(at_once.validation_scores_[0]) - 1 + at_once.n_iter_[0]
+    assert len(numbers) == n_rounds + len(stops)  # only the round that was interrupted is repeated
+
+
+def test_a_folder_of_another_fit_is_refused(tmp_path):
+    X, y = rows_of(ManifoldForestClassifier())
+    model = ManifoldForestClassifier(2, max_depth=2, random_state=0)
+    model.fit(X, y, checkpoint=tmp_path)
+    order = np.random.default_rng(0).permutation(len(y))
+    model.fit(X[order], y[order], checkpoint=tmp_path)  # the same weighted set of rows
+    for changes, rows, words in (
+        ({"max_depth": 3}, (X, y), "max_depth:"),
+        ({"random_state": None, "n_estimators": 3}, (X, y), "n_estimators, random_state:"),
+        ({}, (X + 1, y), "X or y:"),
+        ({}, (X, np.roll(y, 1)), "X or y:"),
+        ({}, (X, y, np.arange(len(y)) + 1), "sample_weight or class_weight:"),
+    ):
+        other = clone(model).set_params(**changes)
+        with pytest.raises(ValueError, match=f"checkpoint=.* a fit with other .*{words} pass"):
+            other.fit(*rows, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="checkpoint cannot be used with time_limit=9"):
+        clone(model).set_params(time_limit=9).fit(X, y, checkpoint=tmp_path)
+    boosting = quick_boosting(ObliqueBoostingClassifier, n_estimators=2)
+    boosting.fit(X, y, checkpoint=tmp_path / "given", X_val=X, y_val=y)
+    with pytest.raises(ValueError, match="other X_val:"):
+        boosting.fit(X, y, checkpoint=tmp_path / "given", X_val=X[1:], y_val=y[1:])
+    boosting.fit(X, y, np.ones(90), np.arange(90) // 2, checkpoint=tmp_path / "groups")
+    with pytest.raises(ValueError, match="other groups or folds:"):
+        boosting.fit(X, y, groups=np.arange(90) // 3, checkpoint=tmp_path / "groups")
