@@ -32,6 +32,7 @@ from .export.dicts import to_dict
 from .export.persistence import load, save, show_versions, skops_types, slim
 from .forest import Forest
 from .inspect.comparison import leaderboard
+from .inspect.cost import estimate_cost
 from .inspect.counterfactual import counterfactual
 from .inspect.displays import FeatureImportancesDisplay, TrainingCurveDisplay
 from .inspect.effects import EffectDisplay
@@ -81,6 +82,7 @@ __all__ = [
     "__version__",
     "counterfactual",
     "describe",
+    "estimate_cost",
     "export_graphviz",
     "export_text",
     "importances_table",

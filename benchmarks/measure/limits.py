@@ -1,17 +1,22 @@
-"""Blends and oblique boosting with a time limit, against single members that fit into it.
+"""Blends with a time limit, against single members that fit into it; presets of blends.
 
-    python -m benchmarks.measure.limits [--data FOLDER] [--rounds N] [--sets NAME ...]
+    python -m benchmarks.measure.limits limits [--data FOLDER] [--rounds N] [--sets NAME ...]
+    python -m benchmarks.measure.limits presets [--data FOLDER] [--rounds N] [--sets NAME ...]
 
-A blend without a limit is timed on each of ten tables, and so is each of its members with default
-parameters, and oblique boosting with a single bag. A blend and oblique boosting are then given 5,
-20, 40 and 70 % of the time of the blend. All run in one thread, one after the other, on at most
-5000 rows, on which nothing else should run at the same time.
+``limits``: a blend without a limit is timed on each of ten tables, and so is each of its members
+with default parameters, and oblique boosting with a single bag. A blend and oblique boosting are
+then given 5, 20, 40 and 70 % of the time of the blend. All run in one thread, one after the other,
+on at most 5000 rows, on which nothing else should run at the same time.
 
 Values are geometric means over tables of errors, plus 0.05 %, relative to the single model with
 the lowest test error among models that need no more time; if none is as fast, they are relative to
 boosting with the limit. This rival is hard to beat, because nobody knows before the test which
 member is best. ``boosting`` is oblique boosting with the limit, relative to the same. Notes have
 the errors on each table, with the rival in brackets.
+
+``presets``: errors and times of the presets of blends, on training rows only. Blends are fitted on
+three quarters of at most 2000 training rows, and measured on the others. Each seed draws other
+quarters. Times are processor seconds, so other jobs of the machine hardly count.
 """
 
 import time
@@ -20,7 +25,7 @@ import warnings
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.lib import data, groups, scores
+from benchmarks.lib import cells, data, groups, scores
 from benchmarks.lib.models import BLEND, MEMBERS, MODELS
 from benchmarks.lib.results import Measure, Row
 
@@ -37,17 +42,28 @@ MEASURES = {
     for percent in LIMITS
     for what in ("blend", "boosting", "overrun")
 } | {"limits/free/blend": Measure("blend without a limit", "ratio", False)}
+PRESETS = "fast", "balanced", "best"
+PRESET_SETS = [
+    "pima", "reg_concrete", "german_credit", "reg_airfoil",
+    "waveform", "california", "churn", "reg_wind",
+]  # fmt: skip
+MEASURES |= {
+    f"presets/{preset}/{what}-{table}": Measure(f"{what}, preset={preset!r}, {table}", unit, False)
+    for preset in PRESETS
+    for what, unit in (("error", "%"), ("seconds", "s"))
+    for table in PRESET_SETS
+}
 
 
-def _run(name, task, split, seed, **params):
+def _run(name, task, split, seed, clock=time.perf_counter, **params):
     """Error in percent, and seconds of the fit."""
     model = MODELS[name].make(task, seed, np.zeros(split.X_train.shape[1], dtype=bool))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.set_params(**params)
-        start = time.perf_counter()
+        start = clock()
         model.fit(split.X_train, split.y_train)
-        seconds = time.perf_counter() - start
+        seconds = clock() - start
         predicted = np.ravel(model.predict(split.X_test))
     return scores.error(task, split.y_test, predicted)[0], seconds
 
@@ -88,14 +104,54 @@ def limits(options):
         yield Row(f"limits/{percent}/overrun", ratios, "seconds of the blend over the limit")
 
 
+def presets(options):
+    """Errors and times of the presets of blends."""
+    for table in options.sets or groups.pick(options, PRESET_SETS, PRESET_SETS[:1]):
+        task = "regression" if table in data.REGRESSION else "classification"
+        found = {preset: [] for preset in PRESETS}
+        for seed in groups.seeds(options, 2):
+            rows = groups.pick(options, 2000, 300)
+            split = data.load_table(table, options.data, 0, rows).inner(seed)
+            for preset, of in found.items():
+                params = {"clock": time.process_time, "preset": preset}
+                of.append(_run(BLEND, task, split, seed, **params))
+        for preset, of in found.items():
+            for what, values in zip(("error", "seconds"), zip(*of)):
+                yield Row(f"presets/{preset}/{what}-{table}", list(values))
+
+
+def preset_table(stored):
+    """Return the table of errors and times of the presets; the last row has ratios."""
+    rows, found = [], stored.of("measure.limits", "presets")
+    tables = [name for name in PRESET_SETS if f"presets/fast/error-{name}" in found]
+    values = {
+        (what, preset): np.array([found[f"presets/{preset}/{what}-{t}"]["value"] for t in tables])
+        for what in ("error", "seconds")
+        for preset in PRESETS
+    }
+    for i, name in enumerate(tables):
+        of = (
+            f"{column[i]:.{2 if what == 'error' else 1}f}" for (what, _), column in values.items()
+        )
+        rows.append((cells.TITLES.get(name, name.removeprefix("reg_")), *of))
+    mean = (
+        np.exp(np.mean(np.log(column / values[what, "balanced"])))
+        for (what, _), column in values.items()
+    )
+    rows.append(('relative to "balanced"', *(f"{value:.3f}" for value in mean)))
+    head = [f"{what}, {preset}" for what in ("Error in %", "Seconds") for preset in PRESETS]
+    return ("Table", *head), rows
+
+
 def _shown(single):
     return ", ".join(
         f"{name} {error:.2f} % {took:.1f} s" for name, (error, took) in single.items()
     )
 
 
-GROUPS = (limits,)
+GROUPS = (limits, presets)
 OPTIONS = groups.SETS | groups.SEEDS
+TABLES = {"presets": preset_table}
 
 if __name__ == "__main__":
     groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -5,6 +5,7 @@
     python -m benchmarks.measure.scale partitions [--rounds N] [--counts N ...] [--quick]
     python -m benchmarks.measure.scale steps [--rounds N] [--quick]
     python -m benchmarks.measure.scale memory [--rounds N] [--quick]
+    python -m benchmarks.measure.scale costs [--quick]
 
 Forests of 16 trees of depth 12 are fitted on 10^6 rows of 50 features in float32, with two
 classes. ``threads`` compares one thread of this process with several, for the estimators and the
@@ -13,10 +14,13 @@ default two) that `joblib.parallel_config` names, for 48 trees. ``partitions`` d
 `skforest.dask`, with 16 partitions, and compares the accuracy with that of trees that see all
 rows. ``steps`` measures what does not get faster with more workers, and computes from it the
 number of workers at which each is busy half of the time with training. ``memory`` trains, in a
-process whose memory is limited, on rows of three times the limit. On a machine with fewer than
-four processors, times of ``backend`` and ``partitions`` are processor seconds of the client and of
-the busiest worker, added up, so that other jobs of the machine do not count; all others are wall-
-clock seconds. Those that are compared take turns.
+process whose memory is limited, on rows of three times the limit. ``costs`` fits classifiers with
+default parameters and one thread in a process of their own, each on 10^3, 10^4 and 10^5 rows; a
+fit is left out if ten times the seconds on a tenth of the rows are more than `MOST_SECONDS`. Its
+times are processor seconds, and its memory is what the fit adds to the process. On a machine with
+fewer than four processors, times of ``backend`` and ``partitions`` are processor seconds of the
+client and of the busiest worker, added up, so that other jobs of the machine do not count; all
+others are wall- clock seconds. Those that are compared take turns.
 """
 
 import os
@@ -26,7 +30,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import joblib
@@ -37,6 +43,7 @@ from benchmarks.lib.groups import pick
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import interleave, ratios, seconds
 from skforest import (
+    BlendedForestClassifier,
     CO2ForestClassifier,
     E2EDecisionForestClassifier,
     Forest,
@@ -106,7 +113,22 @@ MEASURES = {
     "memory/rows": Measure("bytes of memory-mapped rows over the limit of memory", "x"),
     "memory/partitions": Measure("bytes of rows in partitions over the limit of memory", "x"),
 }
-MEASURES = OVER_THREADS | OVER_WORKERS | MEASURES | COUNTS
+COSTLY = {
+    "ObliqueBoosting": ObliqueBoostingClassifier,
+    "ManifoldForest": ManifoldForestClassifier,
+    "CO2Forest": CO2ForestClassifier,
+    "RandomHingeForest": RandomHingeForestClassifier,
+    "BlendedForest": BlendedForestClassifier,
+}
+COST_ROWS, COST_COLUMNS, MOST_SECONDS = (1000, 10_000, 100_000), (10, 50), 180
+OF_FITS = {
+    f"costs/{name}-{n}-{p}-{what}": Measure(f"fit of {name}, {n} rows, {p} columns", unit, False)
+    for name in COSTLY
+    for n in COST_ROWS
+    for p in COST_COLUMNS
+    for what, unit in (("seconds", "s"), ("memory", "MiB"))
+}
+MEASURES = OF_FITS | OVER_THREADS | OVER_WORKERS | MEASURES | COUNTS
 
 
 def threads(options):
@@ -222,6 +244,50 @@ def memory(options):
             )
         ratio, note = done.stdout.strip().split(" ", 1)
         yield Row(f"memory/{kind}", [float(ratio)], note)
+
+
+def costs(options):
+    """Seconds and memory of fits by numbers of rows and columns."""
+    for name in COSTLY:
+        for p in COST_COLUMNS:
+            seconds = 0.0
+            for n in pick(options, COST_ROWS, (COST_ROWS[0],)):
+                if 10 * seconds > MOST_SECONDS:
+                    print(f"{name}, {n} rows, {p} columns: left out", flush=True)
+                    break
+                with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                    seconds, memory = process.submit(_cost, name, n, p).result()
+                yield Row(f"costs/{name}-{n}-{p}-seconds", [seconds])
+                yield Row(f"costs/{name}-{n}-{p}-memory", [memory])
+
+
+def _cost(name, n, p):
+    """Processor seconds of a fit, and MiB that it adds to this process."""
+    import resource
+
+    model = COSTLY[name](random_state=0, n_jobs=1)
+    model.fit(*_rows(0, 200, p))  # imports what it needs
+    X, y = _rows(0, n, p)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    model.fit(X, y)
+    spent, after = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return spent, (after - before) / 1024
+
+
+def cost_table(stored):
+    """Return the table of the costs of fits: seconds and MiB in a cell."""
+    found, rows = stored.of("measure.scale", "costs"), []
+    for n in COST_ROWS:
+        for p in COST_COLUMNS:
+            pairs = [
+                [found.get(f"costs/{name}-{n}-{p}-{what}") for what in ("seconds", "memory")]
+                for name in COSTLY
+            ]
+            cost = [
+                f"{s['value']:.3g} s, {m['value']:.0f} MiB" if s and m else "" for s, m in pairs
+            ]
+            rows.append((f"{n:,} x {p}", *cost))
+    return ("Rows x columns", *COSTLY), rows
 
 
 def train_in_little_memory(kind, folder, n):
@@ -383,9 +449,10 @@ def _seconds_text(work, fixed):
     return f"{work:.3g} s of work to share, {fixed:.3g} s of one process"
 
 
-GROUPS = (threads, backend, partitions, steps, memory)
+GROUPS = (threads, backend, partitions, steps, memory, costs)
 OPTIONS = {"--counts": {"nargs": "*", "type": int, "help": "numbers of threads or workers"}}
-TABLES = {"scale": partial(cells.noted, script="measure.scale", groups=GROUPS[1:])}
+TABLES = {"scale": partial(cells.noted, script="measure.scale", groups=GROUPS[1:-1])}
+TABLES["costs"] = cost_table
 
 if __name__ == "__main__":
     groups.main(__doc__, GROUPS, MEASURES, OPTIONS)

@@ -9,7 +9,7 @@ import time
 from functools import partial
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +20,7 @@ from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegr
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
 from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
-from ..estimators.prediction import Part, Prediction, finished, is_forest, response_of
+from ..estimators.prediction import Part, Prediction, finished, response_of
 from ..estimators.targets import ForestClassifierMixin, ForestRegressorMixin
 from ..estimators.unwrap import members_of
 from ..estimators.validation import TableEstimator, store_parameters
@@ -53,7 +53,8 @@ from .members import (
     mean_importances,
     responder_of,
 )
-from .parameters import MemberParameters, check_names
+from .names import OTHERS, entries, set_by_blend
+from .parameters import MemberParameters, check_names, is_estimator
 from .schedule import common_rows, named, shortened, train_in_time
 
 # Members that have a name, the fastest first: (classifier, regressor).
@@ -70,11 +71,16 @@ PARAMETERS = """
 members : "auto" or list of str, estimator or (str, estimator)
     Models to blend. "auto": the estimators of this package with default parameters, under the
     names "manifold" (for classification only), "co2", "hinge" and "boosting". A list may contain
-    these names, and estimators with or without a name: forests of this package with other
-    parameters, or any estimators of scikit-learn. Those that read no categories, or take no
+    these names, those of other libraries: "lightgbm", "catboost", "xgboost", "extra_trees" and
+    "linear" (scaled columns), and estimators with or without a name: forests of this package with
+    other parameters, or any estimators of scikit-learn. Those that read no categories, or take no
     missing values, get encoded columns, as the last step of a pipeline. If `random_state` or
     `n_jobs` of a member is None, the blend sets it. Set parameters of a named estimator as
     ``name__parameter``.
+preset : {"fast", "balanced", "best"}
+    Which members ``members="auto"`` stands for. "fast": "manifold" with 50 trees, "linear", and
+    boosting over single features. "balanced": see `members`. "best": these, and slower boosting
+    of larger trees over single features. If you list `members`, it must be "balanced".
 cv : int, splitter or iterable
     Folds that members leave out and predict. An int is their number, at least 2. Folds are
     stratified by class. Copies of a row stay in one fold, unless they repeat by chance or equal X
@@ -185,6 +191,7 @@ class _Blend(MemberParameters, TableEstimator):
 
     _parameter_constraints: dict = {
         "members": [StrOptions({"auto"}), list, tuple],
+        "preset": [StrOptions({"fast", "balanced", "best"})],
         "cv": ["cv_object"],
         "scoring": [str, callable, None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
@@ -302,26 +309,13 @@ class _Blend(MemberParameters, TableEstimator):
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
-        wanted = self._auto_members if isinstance(self.members, str) else self.members
         members = []
-        for item in wanted:
-            name, estimator = entry_of(item, MEMBERS, is_classifier(self))
+        for item in entries(self):
+            name, estimator = entry_of(item, MEMBERS | OTHERS, is_classifier(self))
             # Each member draws a seed, whether it uses it or not, so that others do not depend on
             # its parameters.
             seed = int(random.randint(2**31 - 1))
-            params = estimator.get_params()
-            own = {"n_jobs": self.n_jobs} if params.get("n_jobs", 0) is None else {}
-            for key in sorted(params):
-                if (key == "random_state" or key.endswith("__random_state")) and (
-                    params[key] is None
-                ):
-                    own[key] = seed
-            if is_forest(estimator):
-                if "calibrate" in params:
-                    own["calibrate"] = False  # the weighted mean is calibrated, not its members
-                own["verbose"] = max(params.get("verbose", 0), int(self.verbose) - 1)
-                if params.get("categorical_features") == "from_dtype":
-                    own["categorical_features"] = self.categorical_features
+            own = set_by_blend(self, estimator, seed)
             estimator = clone(estimator)
             estimator.set_params(**own)  # that of a frozen estimator returns None
             known, number, first = {member.name for member in members}, 1, name
@@ -399,14 +393,15 @@ class _Blend(MemberParameters, TableEstimator):
     def _train_members(self, members, samples, limit):
         """Train members with a positive weight on all rows, if useful and if there is time."""
         self.members_, self._is_refitted = {}, {}
-        steps = Steps(self.verbose, type(self).__name__)
+        # If splits are no folds, trees may have been trained on few rows.
+        least = MIN_REFITTED if samples.splits is None else 0
+        wanted = {name for name, w in self.weights_.items() if self.refit and w and w >= least}
+        steps = Steps(self.verbose, type(self).__name__, len(wanted))
         for member in members:
             name = member.name
             if self.weights_[name]:
                 start = time.perf_counter()
-                # If splits are no folds, trees may have been trained on few rows.
-                is_small = self.weights_[name] < MIN_REFITTED and samples.splits is None
-                is_wanted = self.refit and not is_small
+                is_wanted = name in wanted
                 if is_wanted and limit is None:
                     steps.begin(f"{name} again on all rows")
                 member.train(samples, limit, is_wanted)
@@ -476,7 +471,7 @@ class _Blend(MemberParameters, TableEstimator):
         estimators = () if isinstance(self.members, str) else self.members
         for item in estimators:
             estimator = item[-1] if isinstance(item, tuple) else item
-            if isinstance(estimator, BaseEstimator):
+            if is_estimator(estimator):
                 own = get_tags(estimator)
                 tags.target_tags.multi_output &= own.target_tags.multi_output
         if tags.classifier_tags is not None:
@@ -524,6 +519,7 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
         self,
         members="auto",
         *,
+        preset="balanced",
         cv=5,
         scoring=None,
         n_rounds=40,
@@ -575,6 +571,7 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
         self,
         members="auto",
         *,
+        preset="balanced",
         cv=5,
         scoring=None,
         n_rounds=40,

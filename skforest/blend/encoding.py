@@ -156,6 +156,8 @@ def _first_step(estimator):
 def _reads_categories(estimator):
     """Does it begin with a step that reads categories, or takes columns as it likes?"""
     first = _first_step(estimator)
+    if hasattr(first, "get_cat_feature_indices"):  # CatBoost reads only those that it knows of
+        return first.get_params().get("cat_features") is not None
     named = getattr(first, "categorical_features", None)
     is_named = named is not None and not isinstance(named, str)  # "from_dtype" reads no strings
     takes_any = isinstance(first, ColumnTransformer | FeatureUnion | FunctionTransformer)

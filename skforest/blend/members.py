@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
 from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -25,6 +25,7 @@ from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
 from ..training.method import mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
 from .encoding import weight_options
+from .parameters import is_estimator
 
 # Members are compared on the rows of as many folds as have this many distinct rows, and all
 # classes, at least 2: with more rows, weights hardly change.
@@ -365,7 +366,7 @@ def entry_of(item, known, is_class):
         raise TypeError(f"members contains {item!r}; its name must be a str")
     if isinstance(estimator, str):
         return name, entry_of(estimator, known, is_class)[1]
-    if not isinstance(estimator, BaseEstimator):
+    if not is_estimator(estimator):
         raise TypeError(f"members contains {item!r}, which is not an estimator")
     if not (is_classifier if is_class else is_regressor)(estimator):
         kind = "classifier" if is_class else "regressor"

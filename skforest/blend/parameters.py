@@ -1,8 +1,11 @@
 """Members of a blend as its parameters: ``set_params(name__parameter=...)``."""
 
-from sklearn.base import BaseEstimator
-
 from .._docs import with_texts
+
+
+def is_estimator(value):
+    """Is it an estimator of scikit-learn's kind? Those of CatBoost are no `BaseEstimator`."""
+    return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 @with_texts()
@@ -14,7 +17,7 @@ class MemberParameters:
         entries = self.members if isinstance(self.members, (list, tuple)) else ()
         pairs = [item for item in entries if isinstance(item, tuple) and len(item) == 2]
         own = self._get_param_names()
-        return {k: v for k, v in pairs if isinstance(v, BaseEstimator) and k not in own}
+        return {k: v for k, v in pairs if is_estimator(v) and k not in own}
 
     def get_params(self, deep=True):
         """Parameters by name.

@@ -12,12 +12,13 @@ import copy
 import numpy as np
 from scipy import sparse
 from sklearn import show_versions as show_scikit_learn_versions
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 
 import skforest
 
 from .._docs import with_texts
 from ..blend.encoding import TableReader
+from ..blend.parameters import is_estimator
 from ..estimators.prediction import is_forest
 from ..estimators.unwrap import rewrapped, unwrapped, unwrapped_alone
 from ..forest import Forest, load_with_header, package_versions
@@ -31,8 +32,11 @@ from .others import OtherObjects
 WITH_FOREST = ("forest_", "members_", "classes_", "_stream")
 OF_WARM_START = ("_trained_rounds",)  # they are not stored
 OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
-# Harmless types of scikit-learn's encoders in `TableReader` pipelines that skops does not know.
-ENCODERS = ("numpy.dtype", "sklearn.model_selection._split.KFold")
+# Harmless types in blends that skops does not know: encoders, and wrappers of members by name.
+ENCODERS = (
+    *("numpy.dtype", "sklearn.model_selection._split.KFold"),
+    *("skforest.blend.names.ScaledLinear", "skforest.blend.names.LabelCodes"),
+)
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
 
 
@@ -68,7 +72,7 @@ def _to_json(value, name, others):
         return value
     if is_forest(value) or (isinstance(value, ParameterObject) and _is_public(value)):
         return {"estimator": type(value).__name__, "params": _params_to_json(value, others)}
-    if isinstance(value, BaseEstimator) and not isinstance(value, ParameterObject):
+    if is_estimator(value) and not isinstance(value, ParameterObject):
         return others.add(value)
     raise TypeError(
         f"{name} is a {type(value).__name__}, which cannot be saved; a number, a string, None, or "

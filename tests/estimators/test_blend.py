@@ -372,9 +372,9 @@ def test_progress(capsys):
     assert re.fullmatch(r"\[2/2\] co2 ... \d\.\d s", second[2])
     assert re.match(r"co2 has score -\d\.\d+ and weight", others[-1][2])
     again = [line[2] for line in others if "again" in line[2]]
-    assert again and all(
-        re.fullmatch(r"\S+ again on all rows ... \d\.\d s", line) for line in again
-    )
+    end = r"again on all rows ... \d\.\d s"
+    assert re.fullmatch(rf"\[1/2\] ManifoldForest {end}, about \d\.\d s left", again[0])
+    assert re.fullmatch(rf"\[2/2\] co2 {end}", again[1]) and len(again) == 2
     assert {line[0] for line in (first, second, *others)} == {"BlendedForestClassifier"}
     classifier(verbose=2).fit(X, y)
     lines = capsys.readouterr().out.splitlines()

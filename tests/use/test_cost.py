@@ -1,0 +1,197 @@
+"""Predicted time and memory of fits."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+from makers import classes
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skforest import (
+    BlendedForestClassifier,
+    CO2ForestClassifier,
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+    RandomHingeForestClassifier,
+    estimate_cost,
+)
+from skforest.inspect import cost as module
+from skforest.inspect.cost import FitCost, extrapolated
+
+
+class Clock:
+    now = 0.0
+
+
+class Timed(ClassifierMixin, BaseEstimator):
+    """Takes a known time, by `Clock`, and memory."""
+
+    def __init__(self, clock, constant=0.0, each=0.01, power=1.0, verbose=1, time_limit=None):
+        self.clock, self.constant, self.each, self.power = clock, constant, each, power
+        self.verbose, self.time_limit = verbose, time_limit
+
+    def __sklearn_clone__(self):
+        return Timed(**vars(self))
+
+    def fit(self, X, y):
+        """Fit nothing."""
+        assert not self.verbose and len(X) == len(y)
+        warnings.warn("few rows", stacklevel=1)
+        seconds = self.constant + self.each * len(X) ** self.power
+        self.clock.now += min(seconds, self.time_limit or np.inf)
+        self.model_, peak = np.zeros((len(X), 128)), np.zeros((len(X), 512))  # 1 and 4 KiB a row
+        self.classes_ = np.unique(y)
+        del peak
+        return self
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
+    return clock
+
+
+X, Y = np.zeros((4000, 2)), np.arange(4000) % 3
+
+
+def estimated(model, **given):
+    return estimate_cost(model, X, Y, **{"random_state": 0} | given)
+
+
+@pytest.mark.parametrize(
+    "measured, n, most, expected",
+    [
+        ({100: 2.0}, 100, 1.5, (2, 2, 2)),
+        ({100: 1.0, 200: 2.0}, 800, 1.5, (8, 8, 8)),  # in proportion
+        ({100: 5.0, 200: 5.0}, 800, 1.5, (5, 5, 5)),  # it does not grow
+        ({100: 5.0, 200: 4.0}, 800, 1.5, (4, 4, 4)),  # noise
+        ({100: 2.0, 200: 3.0}, 400, 1.5, (np.sqrt(22.5), 4.5, 5.0)),  # power, line
+        ({50: 9.0, 100: 1.0, 200: 4.0}, 400, 1.5, (np.sqrt(113.137), 10, 11.3137)),  # bounded
+        ({100: 1.0, 200: 4.0}, 400, 1.0, (8, 8, 8)),
+        ({100: 3.0}, 400, 1.5, (6, 3, 12)),  # between constant and in proportion
+    ],
+)
+def test_extrapolation(measured, n, most, expected):
+    value, low, high = extrapolated(measured, n, most)
+    spread = 1.2 * (n / max(measured)) ** 0.5
+    assert (value, low * spread, high / spread) == pytest.approx(expected, rel=1e-4)
+
+
+def test_samples_grow_within_the_budget(clock):
+    cost = estimated(Timed(clock), budget=70)
+    assert list(cost.samples) == [100, 800, 2100]
+    assert cost.samples == pytest.approx({n: 0.01 * n for n in cost.samples})
+    assert clock.now < 70
+    assert cost.seconds == pytest.approx(40) and cost.n_samples == 4000
+    low, high = cost.seconds_range
+    assert low < 40 < high
+    assert list(estimated(Timed(clock), budget=1e-3).samples) == [100, 200]  # at least two
+    assert list(estimated(Timed(clock), budget=1e3).samples) == [100, 800, 4000]
+
+
+def test_times_that_grow_in_several_ways(clock):
+    for given, expected in {
+        (10.0, 0.0, 1.0): 10,
+        (4.0, 0.002, 1.0): 12,
+        (0.0, 1e-4, 1.3): 1e-4 * 4000**1.3,
+    }.items():
+        cost = estimated(Timed(clock, *given), budget=60)
+        low, high = cost.seconds_range
+        assert low < expected < high and cost.seconds == pytest.approx(expected, rel=0.3)
+
+
+def test_a_time_limit_ends_the_prediction(clock):
+    cost = estimated(Timed(clock, time_limit=5), budget=1e3)
+    assert list(cost.samples) == [100, 800]
+    assert cost.seconds == 5 and cost.seconds_range[1] == 5
+    cost = estimated(Timed(clock, time_limit=30), budget=20)
+    assert cost.seconds == pytest.approx(30) and max(cost.samples) < 1000
+
+
+def test_memory_of_the_fit_and_of_the_model(clock):
+    cost = estimated(Timed(clock), budget=50)
+    assert cost.model_mib == pytest.approx(4000 / 1024, rel=0.02)
+    assert cost.mib == pytest.approx(5 * 4000 / 1024, rel=0.02)
+    assert cost.mib_range[0] < cost.mib < cost.mib_range[1]
+
+
+def test_every_class_is_in_every_sample(clock):
+    seen = []
+
+    class Witness(Timed):
+        def __sklearn_clone__(self):
+            return Witness(**vars(self))
+
+        def fit(self, X, y):
+            seen.append(np.unique(y).tolist())
+            return super().fit(X, y)
+
+    y = np.zeros(4000, dtype=int)
+    y[[5, 70]] = 1, 2
+    estimate_cost(Witness(clock), X, y, budget=5)
+    assert seen and all(labels == [0, 1, 2] for labels in seen)
+
+
+def test_boosting_of_many_rows_has_one_bag(monkeypatch):
+    seen = []
+    monkeypatch.setattr(module, "LARGE", 150)
+    monkeypatch.setattr(module, "_traced", lambda model, *rows: [1.0, 1.0])
+    monkeypatch.setattr(module, "_fitted", lambda model, *rows: seen.append(model.n_bags))
+    for given in ("auto", 3):
+        estimate_cost(ObliqueBoostingClassifier(n_bags=given), X[:200], Y[:200])
+    estimate_cost(ObliqueBoostingClassifier(), X[:140], Y[:140])
+    assert seen == [1, 1, 3, 3, "auto", "auto"]
+
+
+def test_a_cost_as_text():
+    cost = FitCost(41.23, (30.1, 66.6), 123.4, (100.0, 200.0), 0.0341, 10_000, {100: 1.0})
+    text = "about 41 s (30 to 67 s), 120 MiB (100 to 200 MiB), model 0.034 MiB"
+    assert str(cost) == text
+    assert repr(cost) == f"<FitCost of 10000 rows: {text}>"
+
+
+def test_bad_input_is_refused_before_a_fit():
+    for given, words in (
+        ((X, Y, {"budget": 0}), "budget must be greater than 0 seconds, got 0"),
+        ((X, Y[:5], {}), "X has 4000 rows and y has 5"),
+        ((X[:0], Y[:0], {}), "X has 0 rows"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            estimate_cost(None, *given[:2], **given[2])
+
+
+def test_tables_and_pipelines():
+    pd = pytest.importorskip("pandas")
+    rows, y = classes(150)
+    frame = pd.DataFrame(rows).rename(columns=str)
+    forest = ManifoldForestClassifier(3)
+    cost = estimate_cost(make_pipeline(StandardScaler(), forest), frame, pd.Series(y))
+    assert list(cost.samples) == [100, 150]
+    assert 0 < cost.model_mib < cost.mib < 50
+    assert not hasattr(forest, "forest_")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        ManifoldForestClassifier(),
+        CO2ForestClassifier(),
+        RandomHingeForestClassifier(n_bags=3),
+        ObliqueBoostingClassifier(),
+        BlendedForestClassifier(preset="fast"),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_real_fits_cost_about_as_much(model):
+    """The only test that reads a clock; other jobs of the machine may make it wrong."""
+    rows, y = classes(3000)
+    cost = estimate_cost(model, rows, y, budget=60, random_state=0)
+    start = time.perf_counter()
+    model.fit(rows, y)
+    ratio = cost.seconds / (time.perf_counter() - start)
+    assert 1 / 3 < ratio < 3, cost
