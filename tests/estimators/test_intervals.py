@@ -188,7 +188,7 @@ def test_intervals_of_several_outputs(n_columns):
         assert abs(coverage(interval[:, :, k], y[TEST, k]) - 0.9) < 0.05
 
 
-@pytest.mark.parametrize("loss", ["poisson", OwnPoisson()], ids=str)
+@pytest.mark.parametrize("loss", ["poisson", OwnPoisson()], ids=["poisson", "own"])
 def test_intervals_are_in_the_range_of_a_link(loss):
     counts = np.random.default_rng(0).poisson(3 * X[:, 0])
     model = quick_boosting(ObliqueBoostingRegressor, loss=loss, n_bags=2, n_estimators=20)

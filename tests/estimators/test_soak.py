@@ -297,9 +297,10 @@ def check_setting(cls, number, path="soak.npz"):
                 model.fit(X, y, weight)
             except (ValueError, TypeError) as error:
                 names = "|".join((*parameters(cls), *WORDS))
-                if not re.search(rf"\b({names})\b", str(error)):
+                text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+                if not re.search(rf"\b({names})\b", text):
                     raise
-                return str(error)
+                return text
             check_predictions(model, X, y, n_outputs)
             check_copies(model, X, y, weight, path)
     except Exception as error:

@@ -44,7 +44,7 @@ def blend(wine):
         ("small", ManifoldForestClassifier(10)),
         ("linear", make_pipeline(StandardScaler(), LogisticRegression())),
     ]
-    return BlendedForestClassifier(members, random_state=0).fit(X, y)
+    return BlendedForestClassifier(members, calibrate=False, random_state=0).fit(X, y)
 
 
 @pytest.fixture(scope="module")

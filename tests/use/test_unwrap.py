@@ -122,7 +122,7 @@ def search_without_transformers():
 @functools.cache
 def blend_of_a_search():
     members = [("a", search_without_transformers()), ("b", FOREST)]
-    return BlendedForestClassifier(members, cv=2, random_state=0).fit(X, Y)
+    return BlendedForestClassifier(members, cv=2, calibrate=False, random_state=0).fit(X, Y)
 
 
 @pytest.mark.parametrize("name", OF_ALONE)
