@@ -14,6 +14,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.util import logging
+from sphinx_gallery.sorting import ExplicitOrder
 
 import skforest
 
@@ -43,6 +44,8 @@ default_role = "code"
 
 html_theme = "furo"
 html_title = f"skforest {version}"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 
 # The reference pages call autoclass and autofunction themselves.
 autodoc_default_options = {"members": True, "inherited-members": True}
@@ -54,11 +57,20 @@ myst_heading_anchors = 3
 
 nb_execution_mode = "off"  # "make notebooks" runs them
 
+# Examples in the order of the gallery: what most people need first. Others follow.
+GALLERY = [
+    f"plot_{name}.py"
+    for name in (
+        "mixed_table blend report explanation effects quantiles calibration imbalanced groups "
+        "time grid_search own_loss survival deployment streaming readable_tree images signal "
+        "volume mesh torch_layer"
+    ).split()
+]
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": "/plot_" if has_torch else "/plot_(?!torch)",  # the others are not run
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": ExplicitOrder([*GALLERY, "*"]),
     "abort_on_example_error": True,
     "capture_repr": ("_repr_html_",),  # not the last artist of a figure
     "download_all_examples": False,
@@ -104,6 +116,22 @@ def show_groups(app, what, name, obj, options, lines):
         if found := re.fullmatch(r"( +)\*\*\\\*\\\*(.+)\*{4}", lines[i]):
             indent, group = found.groups()
             lines[i : i + 2] = [f"{indent}.. rubric:: {group}"]
+
+
+def list_methods(app, what, name, obj, options, lines):
+    """List the methods of a class below its first sentence, with links."""
+    if what != "class":
+        return
+    found = []
+    for key in dir(obj):
+        method = getattr(obj, key, None)
+        ours = (getattr(method, "__module__", None) or "").partition(".")[0] == "skforest"
+        if callable(method) and ours and not key.startswith("_"):
+            found.append(f":meth:`~{name}.{key}`")
+    if found:
+        start = next(i for i, line in enumerate(lines) if line)
+        end = lines.index("", start)
+        lines[end:end] = ["", "**Methods:** " + ", ".join(found)]
 
 
 def shorten_citations(app, doctree, docname):
@@ -153,6 +181,7 @@ def setup(app):
     app.connect("builder-inited", write_measurements)
     app.connect("autodoc-process-docstring", escape_types, priority=400)  # before numpydoc
     app.connect("autodoc-process-docstring", show_groups, priority=600)  # after numpydoc
+    app.connect("autodoc-process-docstring", list_methods, priority=700)
     app.connect("autodoc-skip-member", skip_foreign_members)
     app.connect("doctree-resolved", shorten_citations)
     app.connect("env-check-consistency", check_reference)

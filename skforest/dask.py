@@ -101,12 +101,12 @@ def fit(estimator, X, y, sample_weight=None):
     >>> from skforest import ManifoldForestClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> X, y = da.from_array(X, chunks=(600, 64)), da.from_array(y, chunks=600)
-    >>> forest = skforest.dask.fit(ManifoldForestClassifier(30, random_state=0), X, y)
-    >>> len(forest.forest_)
-    30
+    >>> forest = ManifoldForestClassifier(30, random_state=0)
+    >>> forest = skforest.dask.fit(forest, X, y)
     >>> labels = skforest.dask.predict(forest, X)
-    >>> bool((labels == y).mean().compute() > 0.95)
-    True
+    >>> accuracy = (labels == y).mean().compute()
+    >>> print(f"{len(forest.forest_)} trees, training accuracy {accuracy:.2f}")
+    30 trees, training accuracy 0.99
     """
     partitions = _partitions(X, y, sample_weight)
     estimator = _unfitted(estimator)

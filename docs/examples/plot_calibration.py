@@ -16,7 +16,9 @@ from sklearn.model_selection import train_test_split
 from skforest import CO2ForestClassifier, RandomHingeForestClassifier
 
 X, y = make_classification(4000, n_informative=8, flip_y=0.25, random_state=0)
-X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=800, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, train_size=800, random_state=0
+)
 
 forest = CO2ForestClassifier(30, random_state=0)
 models = {
@@ -33,8 +35,14 @@ for (name, model), marker in zip(models.items(), "os^D"):
     proba = model.fit(X_train, y_train).predict_proba(X_test)[:, 1]
     accuracy, loss = model.score(X_test, y_test), log_loss(y_test, proba)
     print(f"{name:29} accuracy {accuracy:.3f}, log loss {loss:.3f}")
-    CalibrationDisplay.from_predictions(y_test, proba, name=name, marker=marker, ax=ax)
-ax.set(xlabel="predicted probability of class 1", ylabel="share of class 1", aspect="equal")
+    CalibrationDisplay.from_predictions(
+        y_test, proba, name=name, marker=marker, ax=ax
+    )
+ax.set(
+    xlabel="predicted probability of class 1",
+    ylabel="share of class 1",
+    aspect="equal",
+)
 ax.legend(fontsize=8)
 
 # %%

@@ -25,7 +25,9 @@ bikes = 50 + 6 * table["temperature"] + 40 * (table["station"] == "harbour")
 bikes += np.where(table["date"].dt.day_of_week > 4, 60, 0) * ~table["holiday"]
 bikes += rng.normal(0, 15, size=n)
 table.loc[rng.random(n) < 0.1, "temperature"] = np.nan
-model = make_pipeline(DateFeatures(), ObliqueBoostingRegressor(random_state=0)).fit(table, bikes)
+model = make_pipeline(
+    DateFeatures(), ObliqueBoostingRegressor(random_state=0)
+).fit(table, bikes)
 
 # %%
 # The temperature depends on the date, so partial dependence would predict frost in July.
@@ -41,3 +43,5 @@ display = EffectDisplay.from_estimator(model, table, columns, kind="ale")
 display = EffectDisplay.from_estimator(
     model, table, ["holiday", "station"], kind="both", centered=True
 )
+
+# sphinx_gallery_thumbnail_number = 2

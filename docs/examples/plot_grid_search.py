@@ -41,7 +41,12 @@ errors = 100 * (1 - search.cv_results_["mean_test_score"].reshape(3, 3))
 fig, ax = plt.subplots(figsize=(4.5, 3), layout="constrained")
 image = ax.imshow(errors, cmap="viridis_r")
 ax.set(xticks=range(3), xticklabels=[2, 3, 5], xlabel="max_patch")
-ax.set(yticks=range(3), yticklabels=["sum", "edge", "difference"], ylabel="contrast")
+ax.set(
+    yticks=range(3),
+    yticklabels=["sum", "edge", "difference"],
+    ylabel="contrast",
+)
 fig.colorbar(image, label="error in cross-validation, %")
 for i, j in np.ndindex(3, 3):
-    ax.text(j, i, f"{errors[i, j]:.1f}", ha="center", va="center", backgroundcolor="white")
+    style = {"ha": "center", "va": "center", "backgroundcolor": "white"}
+    ax.text(j, i, f"{errors[i, j]:.1f}", **style)

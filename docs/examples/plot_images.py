@@ -12,19 +12,28 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from skforest import CO2ForestClassifier, FeatureImportancesDisplay, ManifoldForestClassifier
+from skforest import (
+    CO2ForestClassifier,
+    FeatureImportancesDisplay,
+    ManifoldForestClassifier,
+)
 
 X, y = load_digits(return_X_y=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=0.5, random_state=0
+)
 
 models = {
-    "manifold forest": ManifoldForestClassifier(feature_shape=(8, 8), random_state=0),
+    "manifold forest": ManifoldForestClassifier(
+        feature_shape=(8, 8), random_state=0
+    ),
     "CO2 forest": CO2ForestClassifier(random_state=0),
     "random forest": RandomForestClassifier(random_state=0),
 }
 for name, model in models.items():
     model.fit(X_train, y_train)
-    print(f"{name:16} test error {100 * (1 - model.score(X_test, y_test)):.2f} %")
+    error = 100 * (1 - model.score(X_test, y_test))
+    print(f"{name:16} test error {error:.2f} %")
 
 # %%
 # Both panels show the importances of the pixels. Patches spread them over neighbours.

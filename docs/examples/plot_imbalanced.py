@@ -20,15 +20,27 @@ from sklearn.model_selection import TunedThresholdClassifierCV, train_test_split
 from skforest import ManifoldForestClassifier
 
 X, y = make_classification(
-    3000, n_informative=6, n_redundant=4, weights=[0.97], class_sep=1.2, flip_y=0, random_state=0
+    3000,
+    n_informative=6,
+    n_redundant=4,
+    weights=[0.97],
+    class_sep=1.2,
+    flip_y=0,
+    random_state=0,
 )
-X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, stratify=y, random_state=0
+)
 
 forest = ManifoldForestClassifier(random_state=0)
 models = {
     "default": forest,
-    "class_weight": ManifoldForestClassifier(class_weight="balanced", random_state=0),
-    "threshold": TunedThresholdClassifierCV(forest, scoring="f1", cv=2, random_state=0),
+    "class_weight": ManifoldForestClassifier(
+        class_weight="balanced", random_state=0
+    ),
+    "threshold": TunedThresholdClassifierCV(
+        forest, scoring="f1", cv=2, random_state=0
+    ),
 }
 plt.style.use("tableau-colorblind10")
 fig, ax = plt.subplots(figsize=(5, 4), layout="constrained")
@@ -36,7 +48,10 @@ print("                 F1  balanced accuracy  average precision")
 for name, model in models.items():
     predicted = model.fit(X_train, y_train).predict(X_test)
     proba = model.predict_proba(X_test)[:, 1]
-    scores = [score(y_test, predicted) for score in (f1_score, balanced_accuracy_score)]
+    scores = [
+        score(y_test, predicted)
+        for score in (f1_score, balanced_accuracy_score)
+    ]
     scores.append(average_precision_score(y_test, proba))
     print("{:12} {:6.3f} {:18.3f} {:18.3f}".format(name, *scores))
     if name != "threshold":

@@ -18,13 +18,18 @@ from skforest import ManifoldForestClassifier
 
 n_points = 400
 height = 1 - (2 * np.arange(n_points) + 1) / n_points
-angle = np.pi * (1 + np.sqrt(5)) * np.arange(n_points)  # points on a spiral cover a sphere evenly
+# points on a spiral cover a sphere evenly
+angle = np.pi * (1 + np.sqrt(5)) * np.arange(n_points)
 radius = np.sqrt(1 - height**2)
-points = np.stack([radius * np.cos(angle), radius * np.sin(angle), height], axis=1)
+points = np.stack(
+    [radius * np.cos(angle), radius * np.sin(angle), height], axis=1
+)
 
 triangles = ConvexHull(points).simplices
 ends = triangles[:, [0, 1, 2]].ravel(), triangles[:, [1, 2, 0]].ravel()
-edges = sparse.coo_array((np.ones(3 * len(triangles)), ends), shape=(n_points, n_points))
+edges = sparse.coo_array(
+    (np.ones(3 * len(triangles)), ends), shape=(n_points, n_points)
+)
 graph = edges + edges.T  # an adjacency matrix is symmetric
 
 
@@ -59,14 +64,18 @@ directions = tree.directions().toarray()
 pictures = {"a sample of class 1": X[y == 1][0]}
 pictures |= {f"split {k}": directions[k] for k in (0, 1, 2)}
 fig, axes = plt.subplots(
-    1, 4, figsize=(9, 2.6), layout="constrained", subplot_kw={"projection": "3d"}
+    2, 2, figsize=(6, 5), layout="constrained", subplot_kw={"projection": "3d"}
 )
-for ax, (title, values) in zip(axes, pictures.items()):
+for ax, (title, values) in zip(axes.flat, pictures.items()):
     x, y, z = points[(graph @ values).argmax()]  # is in front
     ax.view_init(np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x)))
-    surface = ax.plot_trisurf(*points.T, triangles=triangles, cmap="RdBu_r", edgecolor="0.8")
+    surface = ax.plot_trisurf(
+        *points.T, triangles=triangles, cmap="RdBu_r", edgecolor="0.8"
+    )
     surface.set_array(values[triangles].mean(axis=1))
-    surface.set(clim=(-np.abs(values).max(), np.abs(values).max()), linewidth=0.3)
+    surface.set(
+        clim=(-np.abs(values).max(), np.abs(values).max()), linewidth=0.3
+    )
     ax.set_box_aspect((1, 1, 1), zoom=1.3)
     ax.set_title(title)
     ax.set_axis_off()

@@ -22,14 +22,18 @@ cars = pd.DataFrame(
         "age": rng.gamma(3, 2.5, n).round(1),
         "mileage": (12000 * rng.gamma(9, 1, n)).round(-3),
         "fuel": rng.choice(["petrol", "diesel", "electric"], n),
-        "state": pd.Categorical(rng.choice(["poor", "fair", "good"], n), ["poor", "fair", "good"]),
+        "state": pd.Categorical(
+            rng.choice(["poor", "fair", "good"], n), ["poor", "fair", "good"]
+        ),
         "doors": rng.choice([3, 5], n),
     }
 )
 price = 30 * np.exp(-0.1 * cars["age"] - 4e-6 * cars["mileage"])
 price *= cars["fuel"].map({"petrol": 1, "diesel": 1.1, "electric": 1.5})
 price *= 1 + 0.15 * cars["state"].cat.codes + 0.1 * rng.normal(size=n)
-cars["mileage"] = cars["mileage"].mask(rng.random(n) < np.where(cars["age"] > 8, 0.5, 0.1))
+cars["mileage"] = cars["mileage"].mask(
+    rng.random(n) < np.where(cars["age"] > 8, 0.5, 0.1)
+)
 cars["fuel"] = cars["fuel"].mask(rng.random(n) < 0.05)
 print(cars.head(4))
 
@@ -45,7 +49,9 @@ print(f"R2 on test rows: {forest.score(X_test, y_test):.3f}")
 # In prediction, missing values are allowed in every column, and so are categories that did not
 # occur in training. :doc:`/guide/tables` describes what they become.
 
-new = pd.DataFrame({"age": 4.0, "mileage": [50000, np.nan], "fuel": ["gas", None], "doors": 5})
+new = pd.DataFrame(
+    {"age": 4.0, "mileage": [50000, np.nan], "fuel": ["gas", None], "doors": 5}
+)
 new = new.assign(state="good")[list(cars.columns)]
 print("predicted prices in thousands:", forest.predict(new).round(1))
 

@@ -21,7 +21,9 @@ def make_data(n_samples, random_state):
 
 X, y = make_data(600, random_state=0)
 X_test, y_test = make_data(4000, random_state=1)
-model = ObliqueBoostingRegressor(loss="quantile", quantile=[0.1, 0.5, 0.9], random_state=0)
+model = ObliqueBoostingRegressor(
+    loss="quantile", quantile=[0.1, 0.5, 0.9], random_state=0
+)
 low, median, high = model.fit(X, y).predict(X_test).T
 inside = (low <= y_test) & (y_test <= high)
 print(f"share of test rows in the interval: {inside.mean():.3f}, expected 0.8")
@@ -44,7 +46,9 @@ for name, regressor in {"quantiles": model, "mean": mean}.items():
     low_moved, high_moved = regressor.predict_interval(X_test, alpha=0.2).T
     inside = (low_moved <= y_test) & (y_test <= high_moved)
     width = high_moved - low_moved
-    print(f"{name}: {inside.mean():.3f} in the interval, mean width {width.mean():.2f}")
+    print(
+        f"{name}: {inside.mean():.3f} in the interval, mean width {width.mean():.2f}"
+    )
 
 # %%
 # The quantiles follow the noise.
@@ -52,7 +56,9 @@ for name, regressor in {"quantiles": model, "mean": mean}.items():
 order = X_test[:, 0].argsort()
 fig, ax = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
 ax.plot(X[:, 0], y, ".", color="0.6", markersize=3, label="training rows")
-ax.fill_between(X_test[order, 0], low[order], high[order], alpha=0.3, label="10 % to 90 %")
+ax.fill_between(
+    X_test[order, 0], low[order], high[order], alpha=0.3, label="10 % to 90 %"
+)
 ax.plot(X_test[order, 0], median[order], label="median")
 ax.set(xlabel="x", ylabel="y")
 ax.legend(loc="lower left", ncols=3, fontsize=8)

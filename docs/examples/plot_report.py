@@ -10,7 +10,12 @@ were read, its scores with intervals, what it learned, and three predictions exp
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
-from skforest import ObliqueBoostingRegressor, RandomHingeForestRegressor, describe, leaderboard
+from skforest import (
+    ObliqueBoostingRegressor,
+    RandomHingeForestRegressor,
+    describe,
+    leaderboard,
+)
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 X["sex"] = X["sex"].map({1.0: "female", 2.0: "male"})
@@ -30,3 +35,5 @@ leaderboard(models, X_test, y_test, X_train=X, y_train=y).round(3)
 # and `print` shows its tables in a terminal.
 
 describe(models["boosting"], X_test, y_test, X_train=X, y_train=y)
+
+# sphinx_gallery_thumbnail_path = "figures/plots_importances.png"

@@ -50,12 +50,20 @@ for name, model in models.items():
 # signals of two samples.
 
 forest = models["manifold forest, patches on a circle"].forest_
-fig, axes = plt.subplots(2, 1, figsize=(7, 3), sharex=True, layout="constrained")
+fig, axes = plt.subplots(
+    2, 1, figsize=(7, 3), sharex=True, layout="constrained"
+)
 axes[0].imshow(X[[np.argmin(y), np.argmax(y)]], aspect="auto", cmap="gray")
-axes[0].set(yticks=[0, 1], yticklabels=["class 0", "class 1"], title="two signals")
+axes[0].set(
+    yticks=[0, 1], yticklabels=["class 0", "class 1"], title="two signals"
+)
 roots = np.vstack([tree.directions().toarray()[0] for tree in list(forest)[:8]])
 axes[1].imshow(roots, aspect="auto", cmap="gray")
-axes[1].set(xlabel="sensor", ylabel="tree", title="sensors of the first split of eight trees")
+axes[1].set(
+    xlabel="sensor",
+    ylabel="tree",
+    title="sensors of the first split of eight trees",
+)
 
 # %%
 # Several signals are an axis without order: ``unordered=(True, False)``. Here, 6 sensors are read

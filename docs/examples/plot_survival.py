@@ -60,7 +60,9 @@ models = {
     "bounds taken for times": (X_train, np.abs(y_train)),
 }
 for name, (inputs, target) in models.items():
-    model = ObliqueBoostingRegressor(loss=loss, random_state=0).fit(inputs, target)
+    model = ObliqueBoostingRegressor(loss=loss, random_state=0).fit(
+        inputs, target
+    )
     models[name] = model.predict(X[test])
 
 # %%
@@ -74,5 +76,8 @@ for ax, (name, predicted) in zip(axes, models.items()):
     ax.loglog(median[test], predicted, ".", markersize=3, alpha=0.5)
     ax.loglog(ends, ends, color="black", linewidth=1)
     factor = np.exp(np.median(np.abs(np.log(predicted / median[test]))))
-    ax.set(title=f"{name}:\nwrong by a factor of {factor:.2f}", xlabel="true median")
+    ax.set(
+        title=f"{name}:\nwrong by a factor of {factor:.2f}",
+        xlabel="true median",
+    )
 axes[0].set_ylabel("prediction")

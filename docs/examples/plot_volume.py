@@ -31,7 +31,9 @@ X, y = make_volumes(300, random_state=0)
 X_test, y_test = make_volumes(2000, random_state=1)
 
 models = {
-    "manifold forest": ManifoldForestClassifier(feature_shape=X.shape[1:], random_state=0),
+    "manifold forest": ManifoldForestClassifier(
+        feature_shape=X.shape[1:], random_state=0
+    ),
     "random forest": RandomForestClassifier(random_state=0),
 }
 for name, model in models.items():
@@ -41,19 +43,23 @@ for name, model in models.items():
     print(f"{name:15} test error {error:4.1f} %")
 
 # %%
-# Left: a slice through the ball of a sample. Middle: importances, added up over each slice. Right:
-# importances within one slice.
+# Left: a slice through the ball of a sample. Right: importances within this slice.
 
-fig, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(5.6, 3), layout="constrained")
 axes[0].imshow(X[y == 1][0].reshape(10, 12, 12)[2], cmap="gray")
-axes[0].set_title("slice 2 of a sample of class 1")
+axes[0].set_title("a sample of class 1")
+volume = models["manifold forest"].feature_importances_.reshape(10, 12, 12)
+axes[1].imshow(volume[2])
+axes[1].set_title("importances")
+for ax in axes:
+    ax.set(xticks=[], yticks=[])
+
+# %%
+# The manifold forest finds that the slices in the middle say nothing about the class.
+
+fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
 for name, model in models.items():
     importances = model.feature_importances_.reshape(10, 12, 12)
-    axes[1].plot(importances.sum(axis=(1, 2)), marker="o", label=name)
-axes[1].set(title="importances", xlabel="slice", ylim=(0, None))
-axes[1].legend()
-volume = models["manifold forest"].feature_importances_.reshape(10, 12, 12)
-axes[2].imshow(volume[2])
-axes[2].set_title("manifold forest, slice 2")
-for ax in axes[::2]:
-    ax.set(xticks=[], yticks=[])
+    ax.plot(importances.sum(axis=(1, 2)), marker="o", label=name)
+ax.set(xlabel="slice", ylabel="importance", ylim=(0, None))
+ax.legend()

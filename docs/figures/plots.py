@@ -17,6 +17,7 @@ from sklearn.model_selection import LearningCurveDisplay, train_test_split
 
 from skforest import (
     CO2ForestClassifier,
+    CO2Procedure,
     EffectDisplay,
     FeatureImportancesDisplay,
     ManifoldForestClassifier,
@@ -26,13 +27,29 @@ from skforest import (
     PartitionDisplay,
     RandomHingeForestRegressor,
     TrainingCurveDisplay,
+    plot_tree,
 )
 
 
-def save(figure, name):
+def save(figure, name, **options):
     """Save a figure beside this file."""
     path = Path(__file__).with_name(f"plots_{name}.png")
-    figure.savefig(path, dpi=100, metadata={"Software": None})
+    figure.savefig(path, dpi=100, metadata={"Software": None}, **options)
+
+
+def tree():
+    """A tree of four leaves on a table."""
+    data = load_breast_cancer(as_frame=True)
+    model = CO2ForestClassifier(
+        1,
+        max_depth=2,
+        refine="alternating",
+        procedure=CO2Procedure(max_weights=3),
+        random_state=0,
+    ).fit(data.data, data.target_names[data.target])
+    figure = Figure(figsize=(9, 4))
+    plot_tree(model, ax=figure.subplots())
+    save(figure, "tree", bbox_inches="tight")
 
 
 def importances():
@@ -51,14 +68,15 @@ def importances():
 def curves():
     """Losses of five bags of boosting, and of a hinge forest."""
     X, y = load_diabetes(return_X_y=True)
-    figure = Figure(figsize=(10.5, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    axes = figure.subplots(1, 3)
     model = ObliqueBoostingRegressor(random_state=0).fit(X, y)
-    TrainingCurveDisplay.from_estimator(model, ax=axes[0])
-    axes[0].set_title("oblique boosting, early stopping")
+    TrainingCurveDisplay.from_estimator(model, ax=axes[:2])
+    axes[0].set_title("oblique boosting, training rows")
+    axes[1].set_title("oblique boosting, held-out rows")
     model = RandomHingeForestRegressor(random_state=0).fit(X, y)
-    TrainingCurveDisplay.from_estimator(model, ax=axes[1])
-    axes[1].set_title("hinge forest")
+    TrainingCurveDisplay.from_estimator(model, ax=axes[2])
+    axes[2].set_title("hinge forest, training rows")
     save(figure, "curves")
 
 
@@ -116,6 +134,7 @@ def of_scikit_learn():
 
 
 if __name__ == "__main__":
+    tree()
     importances()
     curves()
     partition()

@@ -504,10 +504,10 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
     >>> X, y = load_wine(return_X_y=True)
     >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
     >>> blend = BlendedForestClassifier(["manifold", "hinge"], random_state=0)
-    >>> bool(blend.fit(X_train, y_train).score(X_test, y_test) > 0.97)
-    True
-    >>> sorted(blend.weights_)
-    ['hinge', 'manifold']
+    >>> round(blend.fit(X_train, y_train).score(X_test, y_test), 2)
+    0.98
+    >>> {name: round(weight, 1) for name, weight in blend.weights_.items()}
+    {'manifold': 0.8, 'hinge': 0.2}
     """
 
     _auto_members = "manifold", "co2", "hinge", "boosting"
@@ -560,8 +560,8 @@ class BlendedForestRegressor(ForestRegressorMixin, _Blend):
     >>> from sklearn.datasets import make_friedman1
     >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
     >>> blend = BlendedForestRegressor(["manifold", "hinge"], random_state=0)
-    >>> bool(blend.fit(X[:200], y[:200]).score(X[200:], y[200:]) > 0.85)
-    True
+    >>> round(blend.fit(X[:200], y[:200]).score(X[200:], y[200:]), 2)
+    0.89
     """
 
     # Manifold forests had the weight 0 on nearly all tables, and took a tenth of the time.

@@ -431,8 +431,8 @@ class CO2ForestClassifier(ForestClassifierMixin, _CO2Forest):
     >>> from skforest import CO2ForestClassifier
     {digits}
     >>> forest = CO2ForestClassifier(30, random_state=0).fit(X_train, y_train)
-    >>> bool(forest.score(X_test, y_test) > 0.97)
-    True
+    >>> round(forest.score(X_test, y_test), 2)
+    0.98
     """
 
     _parameter_constraints: dict = {
@@ -493,9 +493,9 @@ class CO2ForestRegressor(ForestRegressorMixin, _CO2Forest):
     >>> from skforest import CO2ForestRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> forest = CO2ForestRegressor(bootstrap=True, oob_score=True, random_state=0).fit(X, y)
-    >>> bool(forest.oob_score_ > 0.4)
-    True
+    >>> forest = CO2ForestRegressor(bootstrap=True, oob_score=True, random_state=0)
+    >>> round(forest.fit(X, y).oob_score_, 2)
+    0.44
     """
 
     _parameter_constraints: dict = {"loss": [StrOptions(loss_names("for_trees")), Loss]}

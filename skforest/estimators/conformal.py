@@ -170,13 +170,15 @@ class IntervalMixin(ConformalMixin):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(size=(1500, 3))
         >>> y = rng.gamma(shape=4, scale=1 + 5 * X[:, 0])
-        >>> forest = ManifoldForestRegressor(oob_score=True, random_state=0).fit(X[:500], y[:500])
+        >>> forest = ManifoldForestRegressor(oob_score=True, random_state=0)
+        >>> forest = forest.fit(X[:500], y[:500])
         >>> forest.predict_interval([[0.1, 0.5, 0.5], [0.9, 0.5, 0.5]]).round()
         array([[-1., 13.],
                [ 5., 36.]])
         >>> low, high = forest.predict_interval(X[500:]).T
-        >>> print(f"{np.mean((low <= y[500:]) & (y[500:] <= high)):.1%} of the new targets")
-        89.0% of the new targets
+        >>> inside = np.mean((low <= y[500:]) & (y[500:] <= high))
+        >>> print(f"{inside:.0%} of the new targets")
+        89% of the new targets
         """
         scores = self._allowed_scores(alpha, "predict_interval")
         predicted, levels = self._columns_of(self._response(X)), self._fitted_quantiles

@@ -346,10 +346,17 @@ class ManifoldForestClassifier(ForestClassifierMixin, _ManifoldForest):
     >>> from skforest import ManifoldForestClassifier
     {digits}
     >>> forest = ManifoldForestClassifier(feature_shape=(8, 8), random_state=0)
-    >>> bool(forest.fit(X_train, y_train).score(X_test, y_test) > 0.97)
-    True
-    >>> forest.feature_importances_.reshape(8, 8).shape
-    (8, 8)
+    >>> round(forest.fit(X_train, y_train).score(X_test, y_test), 2)
+    0.98
+    >>> (100 * forest.feature_importances_.reshape(8, 8)).round()  # in percent
+    array([[0., 1., 1., 1., 1., 1., 1., 0.],
+           [1., 1., 2., 1., 2., 2., 1., 1.],
+           [1., 1., 2., 2., 3., 3., 2., 1.],
+           [1., 2., 3., 3., 3., 3., 2., 1.],
+           [0., 2., 3., 3., 3., 2., 2., 0.],
+           [1., 2., 3., 3., 3., 2., 2., 1.],
+           [0., 1., 2., 2., 2., 2., 2., 1.],
+           [0., 1., 1., 1., 2., 2., 1., 1.]])
     """
 
     _parameter_constraints: dict = {
@@ -418,8 +425,8 @@ class ManifoldForestRegressor(ForestRegressorMixin, _ManifoldForest):
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True)
     >>> forest = ManifoldForestRegressor(random_state=0, oob_score=True).fit(X, y)
-    >>> bool(forest.oob_score_ > 0.4)
-    True
-    >>> forest.predict(X[:2]).shape
-    (2,)
+    >>> round(forest.oob_score_, 2)
+    0.48
+    >>> forest.predict(X[:2]).round()
+    array([180.,  80.])
     """

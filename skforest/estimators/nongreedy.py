@@ -331,8 +331,8 @@ class NonGreedyTreeClassifier(ForestClassifierMixin, _NonGreedyTree):
     >>> from skforest import NonGreedyTreeClassifier
     {digits}
     >>> tree = NonGreedyTreeClassifier(random_state=0).fit(X_train, y_train)
-    >>> bool(tree.score(X_test, y_test) > 0.92)
-    True
+    >>> round(tree.score(X_test, y_test), 2)
+    0.96
     """
 
     _parameter_constraints: dict = {
@@ -389,9 +389,9 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     >>> from skforest import NonGreedyTreeRegressor
     >>> from sklearn.datasets import make_regression
     >>> X, y = make_regression(500, 5, noise=1.0, random_state=0)
-    >>> tree = NonGreedyTreeRegressor(max_depth=5, random_state=0).fit(X[:400], y[:400])
-    >>> bool(tree.score(X[400:], y[400:]) > 0.8)
-    True
+    >>> tree = NonGreedyTreeRegressor(max_depth=5, random_state=0)
+    >>> round(tree.fit(X[:400], y[:400]).score(X[400:], y[400:]), 2)
+    0.94
     """
 
     _parameter_constraints: dict = {"loss": [StrOptions(loss_names("for_trees")), Loss]}

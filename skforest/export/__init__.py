@@ -97,10 +97,15 @@ def to_c(estimator, path=None, *, name="predict"):
     >>> X, y = load_iris(return_X_y=True)
     >>> forest = ManifoldForestClassifier(n_estimators=10, random_state=0).fit(X, y)
     >>> source = to_c(forest, name="iris")
-    >>> "void iris(const double *x, double *out)" in source
-    True
-    >>> "#define IRIS_N_CLASSES 3" in source
-    True
+    >>> for line in source.splitlines():
+    ...     if line.startswith(("void iris", "#define IRIS")):
+    ...         print(line)
+    #define IRIS_N_INPUTS 4
+    #define IRIS_N_OUTPUTS 3
+    #define IRIS_N_TARGETS 1
+    #define IRIS_N_CLASSES 3
+    void iris(const double *x, double *out);
+    void iris(const double *x, double *out)
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(f"name={name!r} must be an identifier of C that begins with a letter")
@@ -185,9 +190,10 @@ def to_onnx(estimator, path=None, *, opset=None):
     >>> forest = ManifoldForestClassifier(n_estimators=10, random_state=0).fit(X, y)
     >>> model = to_onnx(forest)  # doctest: +SKIP
     >>> session = InferenceSession(model.SerializeToString())  # doctest: +SKIP
-    >>> label, proba = session.run(None, {"X": X.astype("float32")})  # doctest: +SKIP
-    >>> bool((label == forest.predict(X)).all())  # doctest: +SKIP
-    True
+    >>> rows = X[::50].astype("float32")
+    >>> label, proba = session.run(None, {"X": rows})  # doctest: +SKIP
+    >>> label  # doctest: +SKIP
+    array([0, 1, 2])
     """
     try:
         import onnx

@@ -87,7 +87,8 @@ class EffectDisplay:
     >>> model = ObliqueBoostingRegressor(random_state=0).fit(X, y)
     >>> options = {"kind": "ale", "grid_resolution": 6}
     >>> display = EffectDisplay.from_estimator(model, X, ["bmi", "sex"], **options)
-    >>> for value, effect in zip(display.effects[0].values, display.effects[0].average):
+    >>> bmi = display.effects[0]
+    >>> for value, effect in zip(bmi.values, bmi.average):
     ...     print(round(value, 1), round(effect))
     18.0 -39
     22.6 -18

@@ -166,19 +166,27 @@ def shapley_values(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.datasets import load_diabetes
     >>> from skforest import ManifoldForestRegressor, shapley_values
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> forest = ManifoldForestRegressor(50, random_state=0).fit(X, y)
-    >>> found = shapley_values(forest, X.iloc[:5], background=X.iloc[5:105])
-    >>> found.values.shape
-    (5, 10)
-    >>> np.allclose(found.base_values + found.values.sum(axis=1), forest.predict(X.iloc[:5]))
-    True
-    >>> most = np.abs(found.values).mean(axis=0).argmax()
-    >>> found.feature_names[most]
-    's5'
+    >>> found = shapley_values(forest, X[:5], background=X[5:105])
+    >>> for name, value in zip(found.feature_names, found.values[0]):  # of row 0
+    ...     print(f"{name:4} {value:4.0f}")
+    age     3
+    sex    -9
+    bmi    29
+    bp      8
+    s1     -2
+    s2      1
+    s3      4
+    s4     -1
+    s5     19
+    s6     -7
+    >>> print(f"{found.base_values[0]:.0f} + {found.values[0].sum():.0f}")
+    135 + 46
+    >>> forest.predict(X[:1]).round()
+    array([181.])
     """
     _check_parameters(units, max_exact, n_permutations)
     seed = draw_seed(random_state)

@@ -58,11 +58,13 @@ def importances_table(estimator, importance_type="impurity"):
     >>> from skforest import ManifoldForestRegressor, importances_table
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> forest = ManifoldForestRegressor(50, random_state=0).fit(X, y)
-    >>> table = importances_table(forest)
-    >>> list(table.index[:2])
-    ['bmi', 's5']
-    >>> bool(abs(table["importance"].sum() - 1) < 1e-12)
-    True
+    >>> importances_table(forest).head(4).round(2)
+             importance   std
+    feature
+    bmi            0.18  0.06
+    s5             0.18  0.07
+    bp             0.10  0.05
+    s3             0.10  0.05
     """
     if importance_type not in IMPORTANCE_TYPES:
         raise ValueError(f"importance_type={importance_type!r} must be one of {IMPORTANCE_TYPES}")

@@ -82,12 +82,13 @@ def proximity(estimator, X, Y=None, *, n_neighbors=10):
     >>> from skforest import ManifoldForestClassifier, proximity
     >>> X, y = load_iris(return_X_y=True)
     >>> forest = ManifoldForestClassifier(50, random_state=0).fit(X, y)
-    >>> found = proximity(forest, X, n_neighbors=5)
-    >>> found.shape, found.nnz
-    ((150, 150), 750)
-    >>> neighbors = found.indices.reshape(150, 5)
-    >>> bool((y[neighbors] == y[:, None]).mean() > 0.9)
-    True
+    >>> found = proximity(forest, X[[70, 106, 119]], X, n_neighbors=4)
+    >>> found.indices.reshape(3, 4).tolist()  # each row, and its nearest neighbours
+    [[70, 121, 126, 138], [56, 59, 60, 106], [72, 119, 133, 134]]
+    >>> found.data.reshape(3, 4).round(1)
+    array([[1. , 0.3, 0.4, 0.5],
+           [0.4, 0.4, 0.4, 1. ],
+           [0.3, 1. , 0.5, 0.5]])
     """
     if n_neighbors is not None and not (isinstance(n_neighbors, Integral) and n_neighbors > 0):
         raise ValueError(f"n_neighbors={n_neighbors!r} must be None or an int of at least 1")
@@ -219,8 +220,11 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     >>> X, y = make_friedman1(600, noise=1.0, random_state=0)
     >>> forest = ManifoldForestRegressor(50, max_leaf_nodes=16, random_state=0)
     >>> model = make_pipeline(LeafEmbedding(forest), Ridge(10))
-    >>> bool(model.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.8)
-    True
+    >>> for regressor in (forest, model):
+    ...     score = regressor.fit(X[:400], y[:400]).score(X[400:], y[400:])
+    ...     print(f"R2 {score:.2f}")
+    R2 0.77
+    R2 0.86
     >>> model[0].transform(X).shape
     (600, 800)
     """
@@ -369,11 +373,11 @@ def prototypes(estimator, X, y, n_prototypes=3):
     >>> from skforest import ManifoldForestClassifier, prototypes
     >>> X, y = load_iris(return_X_y=True)
     >>> forest = ManifoldForestClassifier(50, random_state=0).fit(X, y)
-    >>> found = prototypes(forest, X, y, n_prototypes=2)
-    >>> {label: len(rows) for label, rows in found.items()}
-    {0: 2, 1: 2, 2: 2}
-    >>> bool((forest.predict(X[found[1]]) == 1).all())
-    True
+    >>> for label, rows in prototypes(forest, X, y, n_prototypes=2).items():
+    ...     print(label, X[rows].tolist())
+    0 [[5.1, 3.5, 1.4, 0.2], [4.5, 2.3, 1.3, 0.3]]
+    1 [[5.5, 2.3, 4.0, 1.3], [6.7, 3.0, 5.0, 1.7]]
+    2 [[7.1, 3.0, 5.9, 2.1], [6.3, 2.8, 5.1, 1.5]]
     """
     if not (isinstance(n_prototypes, Integral) and n_prototypes > 0):
         raise ValueError(f"n_prototypes={n_prototypes!r} must be an int of at least 1")

@@ -323,10 +323,19 @@ def export_graphviz(
     >>> from sklearn.datasets import load_iris
     >>> from skforest import CO2ForestClassifier, export_graphviz
     >>> iris = load_iris(as_frame=True)
-    >>> forest = CO2ForestClassifier(10, max_depth=2, random_state=0).fit(iris.data, iris.target)
-    >>> dot = export_graphviz(forest, tree=3, filled=True, rounded=True)
-    >>> print(dot.splitlines()[0])
+    >>> forest = CO2ForestClassifier(10, max_depth=1, random_state=0)
+    >>> forest = forest.fit(iris.data, iris.target_names[iris.target])
+    >>> for line in export_graphviz(forest, tree=3).splitlines():
+    ...     print(line.partition("\\\\")[0])
     digraph Tree {
+    node [shape=box, color="black", fontname="helvetica"] ;
+    edge [fontname="helvetica"] ;
+    0 [label="petal width (cm) <= 0.800
+    1 [label="samples = 47
+    0 -> 1 [labeldistance=2.5, labelangle=45, headlabel="True"] ;
+    2 [label="samples = 102
+    0 -> 2 [labeldistance=2.5, labelangle=-45, headlabel="False"] ;
+    }
     """
     refuse_networks(estimator)
     check_int("max_depth", max_depth, 0, or_none=True)

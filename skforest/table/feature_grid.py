@@ -227,10 +227,8 @@ def windows_of(image, shape):
     >>> i, j = rng.integers(60, size=(2, 400))  # of pixels that are labelled
     >>> forest = forest.fit(windows[i, j], inside[i, j])
     >>> labels = np.stack([forest.predict(row) for row in windows])
-    >>> labels.shape
-    (60, 60)
-    >>> bool((labels == inside).mean() > 0.95)
-    True
+    >>> print(f"{(labels == inside).mean():.0%} of the pixels")
+    99% of the pixels
     """
     image, lengths = np.asarray(image), as_integers(shape, "shape")
     if np.ndim(shape) == 0:

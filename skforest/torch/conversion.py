@@ -78,8 +78,8 @@ class HingeEnsemble(nn.Module):
     >>> from sklearn.datasets import load_diabetes
     >>> import skforest.torch
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> forest = skforest.RandomHingeForestRegressor(20, n_bags=2, random_state=0).fit(X, y)
-    >>> module = skforest.torch.from_estimator(forest)
+    >>> forest = skforest.RandomHingeForestRegressor(20, n_bags=2, random_state=0)
+    >>> module = skforest.torch.from_estimator(forest.fit(X, y))
     >>> module.link, len(module.bags), module(torch.from_numpy(X)).shape
     ('identity', 2, torch.Size([442, 1]))
     """
@@ -224,9 +224,14 @@ def from_estimator(estimator, *, dtype=torch.float32):
     >>> X, y = load_iris(return_X_y=True)
     >>> forest = RandomHingeForestClassifier(n_bags=2, random_state=0).fit(X, y)
     >>> module = from_estimator(forest)
-    >>> p = module(torch.from_numpy(X)).softmax(dim=1)
-    >>> bool(abs(p.detach().numpy() - forest.predict_proba(X)).max() < 1e-4)
-    True
+    >>> module(torch.from_numpy(X[::50])).softmax(dim=1).detach().numpy().round(1)
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
+    >>> forest.predict_proba(X[::50]).round(1)
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
     """
     estimator = unwrapped_alone(estimator, "the module")
     if not isinstance(estimator, RandomHingeForestClassifier | RandomHingeForestRegressor):
@@ -326,12 +331,14 @@ def to_estimator(module, *, classes=None, X=None):
     --------
     >>> import torch
     >>> from skforest.torch import HingeForest, to_estimator
-    >>> network = torch.nn.Sequential(torch.nn.Linear(4, 20), HingeForest(20, 3)).eval()
-    >>> model = to_estimator(network, classes=["a", "b", "c"])
+    >>> _ = torch.manual_seed(0)
+    >>> network = torch.nn.Sequential(torch.nn.Linear(4, 20), HingeForest(20, 3))
+    >>> model = to_estimator(network.eval(), classes=["a", "b", "c"])
     >>> x = torch.randn(5, 4)
-    >>> p = network(x).softmax(dim=1).detach().numpy()
-    >>> bool(abs(model.predict_proba(x.numpy()) - p).max() < 1e-6)
-    True
+    >>> network(x).softmax(dim=1)[0].detach().numpy().round(2)
+    array([0.31, 0.34, 0.34], dtype=float32)
+    >>> model.predict_proba(x.numpy())[0].round(2)
+    array([0.31, 0.34, 0.34])
     """
     if not isinstance(module, HingeEnsemble):
         module = _ensemble_of_one(module, classes)

@@ -130,10 +130,12 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     >>> from sklearn.datasets import load_digits
     >>> from skforest.torch import E2ENetworkTree
     >>> X, y = load_digits(return_X_y=True)
-    >>> tree = E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=3, greedy_epochs=2,
-    ...                       finetune_epochs=1, random_state=0).fit(X[y < 3], y[y < 3])
-    >>> bool(tree.score(X[y < 3], y[y < 3]) > 0.95)
-    True
+    >>> tree = E2ENetworkTree(
+    ...     feature_shape=(8, 8), max_leaf_nodes=3, greedy_epochs=2, finetune_epochs=1,
+    ...     random_state=0,
+    ... ).fit(X[y < 3], y[y < 3])
+    >>> print(f"training accuracy {tree.score(X[y < 3], y[y < 3]):.2f}")
+    training accuracy 1.00
     """
 
     _trains_members = False

@@ -51,7 +51,9 @@ class HuberLoss(LossParameters):
     >>> from skforest import HuberLoss, ObliqueBoostingRegressor
     >>> X, y = make_friedman1(400, random_state=0)
     >>> y[:200:10] += 100
-    >>> model = ObliqueBoostingRegressor(100, loss=HuberLoss(), n_bags=1, random_state=0)
+    >>> model = ObliqueBoostingRegressor(
+    ...     100, loss=HuberLoss(), n_bags=1, random_state=0
+    ... )
     >>> for delta in (0.5, 1.35, 20.0):
     ...     model = model.set_params(loss__delta=delta).fit(X[:200], y[:200])
     ...     print("delta", delta, "R2", round(model.score(X[200:], y[200:]), 1))
@@ -93,7 +95,8 @@ class TweedieLoss(LossParameters):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
     >>> y = rng.poisson(np.exp(X[:, 0])) * rng.gamma(2.0, size=1000)
-    >>> model = ObliqueBoostingRegressor(100, loss=TweedieLoss(power=1.6), random_state=0)
+    >>> loss = TweedieLoss(power=1.6)
+    >>> model = ObliqueBoostingRegressor(100, loss=loss, random_state=0)
     >>> model.fit(X, y).predict([[-1, 0], [0, 0], [1, 0]]).round(1)
     array([0.7, 2.2, 4.5])
     """
