@@ -74,6 +74,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "capture_repr": ("_repr_html_",),  # not the last artist of a figure
     "download_all_examples": False,
+    "remove_config_comments": True,
     "show_signature": False,
     "write_computation_times": False,
     "reference_url": {"skforest": None},

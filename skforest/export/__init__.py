@@ -192,8 +192,8 @@ def to_onnx(estimator, path=None, *, opset=None):
     >>> session = InferenceSession(model.SerializeToString())  # doctest: +SKIP
     >>> rows = X[::50].astype("float32")
     >>> label, proba = session.run(None, {"X": rows})  # doctest: +SKIP
-    >>> label  # doctest: +SKIP
-    array([0, 1, 2])
+    >>> label.tolist()  # doctest: +SKIP
+    [0, 1, 2]
     """
     try:
         import onnx
