@@ -81,11 +81,11 @@ def param_distributions(estimator, prefix=""):
     >>> from sklearn.model_selection import RandomizedSearchCV
     >>> from skforest import ObliqueBoostingRegressor, param_distributions
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = ObliqueBoostingRegressor(n_bags=1, random_state=0)
+    >>> model = ObliqueBoostingRegressor(20, n_bags=1, random_state=0)
     >>> ranges = param_distributions(model)
     >>> list(ranges)[:3]
     ['learning_rate', 'max_depth', 'min_samples_leaf']
-    >>> search = RandomizedSearchCV(model, ranges, n_iter=3, cv=3, random_state=0).fit(X, y)
+    >>> search = RandomizedSearchCV(model, ranges, n_iter=2, cv=2, random_state=0).fit(X, y)
     >>> sorted(search.best_params_) == sorted(ranges)
     True
     """

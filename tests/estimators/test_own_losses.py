@@ -48,7 +48,10 @@ REGRESSORS = {
 CLASSIFIERS = {
     "co2": CO2ForestClassifier(**FOREST, min_samples_leaf=5, random_state=0),
     "gradient": CO2ForestClassifier(
-        **FOREST, procedure=skforest.CO2Procedure.as_printed(), random_state=0, max_depth=5
+        **FOREST,
+        procedure=skforest.CO2Procedure.as_printed(min_batches=1),
+        random_state=0,
+        max_depth=5,
     ),
     "nongreedy": NonGreedyTreeClassifier(max_depth=4, n_epochs=5, random_state=0),
     "early": NonGreedyTreeClassifier(
