@@ -266,3 +266,26 @@ def hinge_rows(cls, n=150, seed=0):
         return make_classification(n, 6, n_informative=5, n_redundant=0, n_classes=3,
                                    random_state=seed)  # fmt: skip
     return make_regression(n, 6, noise=5.0, random_state=seed)
+
+
+def class_rows(n_classes, n_features=6):
+    """X and labels whose classes depend on four columns."""
+    return make_classification(
+        200, n_features, n_informative=4, n_redundant=0, n_classes=n_classes, random_state=1
+    )
+
+
+def mixed_rows():
+    """X of numbers and categories with missing values, as a pandas data frame, and y."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    n = 300
+    X = pd.DataFrame({
+        "size": np.where(rng.uniform(size=n) < 0.3, np.nan, rng.normal(size=n)),
+        "colour": rng.choice(["red", "green", "blue", "grey"], n),
+        "town": rng.choice([f"town {i}" for i in range(15)], n),
+        "age": rng.integers(0, 5, n).astype(float),
+    })  # fmt: skip
+    y = X["size"].fillna(2) + 2.0 * (X["colour"] == "red") + X["age"] * (X["town"] < "town 3")
+    return X, y.to_numpy()

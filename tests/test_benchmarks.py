@@ -133,3 +133,14 @@ def test_the_table_of_the_readme_has_the_stored_errors(scripts):
             assert row[2] == f"{found['better']} of 32 tables", name
         assert row[3] == f"{found['time']:.1f}", name
     assert not summary
+
+
+def test_the_readme_begins_with_the_tested_example_of_the_documentation():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", readme, re.DOTALL).groups()
+    assert f"```{{testcode}}\n{code}```" in index
+    assert f"\n\n{output}```" in re.search(r"```{testoutput}.*?```", index, re.DOTALL)[0]
+    # Without pandas, `leaderboard_` is a dict, which takes no list of columns.
+    for text in (readme, index):
+        assert "leaderboard_[[" not in code or "pip install . pandas" in text

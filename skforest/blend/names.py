@@ -22,14 +22,12 @@ MANY_THREADS = "lightgbm", "xgboost", "catboost"
 # Package, beginning of the name of the class, and untuned parameters.
 _ROUNDS = {"n_estimators": 200, "learning_rate": 0.05}
 _SAME = {"deterministic": True, "force_col_wise": True}  # for every number of threads
+_QUIET = {"verbose": 0, "allow_writing_files": False}
 LIBRARIES = {
     "extra_trees": ("sklearn.ensemble", "ExtraTrees", {"n_estimators": 200}),
     "lightgbm": ("lightgbm", "LGBM", _ROUNDS | _SAME | {"verbose": -1}),
     "xgboost": ("xgboost", "XGB", _ROUNDS | {"verbosity": 0}),
-    "catboost": (
-        *("catboost", "CatBoost"),
-        {"iterations": 500, "verbose": 0, "allow_writing_files": False},
-    ),
+    "catboost": ("catboost", "CatBoost", _QUIET | {"iterations": 500}),
 }
 
 

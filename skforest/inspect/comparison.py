@@ -14,7 +14,6 @@ from sklearn.utils import check_consistent_length
 
 from ..blend.blend import MEMBERS
 from ..blend.leaderboard import CONSTANT, FOREST
-from ..estimators.base import take_rows
 from ..estimators.unwrap import unwrapped
 from ..table.dates import DateFeatures
 from ..table.frames import DATE, as_frame, read_table
@@ -62,8 +61,9 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     Raises
     ------
     ValueError
-        If there is no model, if classifiers and regressors are mixed, or if a metric is unknown or
-        does not fit.
+        If there is no model, if classifiers and regressors are mixed, if lengths differ, if
+        `X_train` is given without `y_train` or the other way round, if there are too few rows for
+        five folds, or if a metric is unknown or does not fit.
 
     See Also
     --------
@@ -93,6 +93,7 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
         if is_classifier(model) != is_class:
             raise ValueError(f"models has classifiers and regressors; {name!r} is the first other")
     check_consistent_length(X, y, sample_weight)
+    check_baseline_rows(is_class, y, X_train, y_train)
     found = {name: Predicted.of(model, X) for name, model in models.items()}
     found |= baselines(is_class, X, y, X_train, y_train)
     score = score_function(is_class, metrics)
@@ -190,6 +191,22 @@ class PredictedClasses(ClassifierMixin, Predicted):
         return self.proba[X]
 
 
+def check_baseline_rows(is_class, y, X_train, y_train):
+    """Raise ValueError if there are no rows to fit a constant and a random forest to."""
+    if (X_train is None) != (y_train is None):
+        missing, other = ("X", "y") if X_train is None else ("y", "X")
+        raise ValueError(f"{other}_train is given without {missing}_train")
+    if X_train is not None:
+        return check_consistent_length(X_train, y_train)
+    most = np.unique(np.asarray(y), return_counts=True)[1].max() if is_class else len(y)
+    if most < N_FOLDS:
+        rows = "rows of the most frequent class" if is_class else "rows"
+        raise ValueError(
+            f"the random forest beside the models is cross-validated with {N_FOLDS} folds, but "
+            f"there are {most} {rows}; pass X_train and y_train"
+        )
+
+
 def baselines(is_class, X, y, X_train=None, y_train=None):
     """Predictions of a constant and a random forest, by name.
 
@@ -232,7 +249,7 @@ def score_function(is_class, metrics=None):
         options = {}
         if sample_weight is not None:
             options["sample_weight"] = np.asarray(sample_weight)[rows]
-        found = scorer(predicted, rows, take_rows(np.asarray(y), rows), **options)
+        found = scorer(predicted, rows, np.asarray(y)[rows], **options)
         return {name: np.nan if isinstance(one, str) else one for name, one in found.items()}
 
     return score

@@ -3,6 +3,7 @@
 import tracemalloc
 import warnings
 from dataclasses import dataclass
+from numbers import Real
 from time import perf_counter
 
 import numpy as np
@@ -82,10 +83,10 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
         The table of the fit.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Class labels, or numbers in regression.
-    budget : float
+    budget : float, default=20.0
         Seconds for all fits together, greater than 0. The more time, the better the prediction.
         Samples of 100 and 200 rows are fitted even if this takes longer.
-    random_state : int, RandomState instance or None
+    random_state : int, RandomState or None, default=0
         Which rows are drawn.
 
     Returns
@@ -122,7 +123,7 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     >>> sorted(cost.samples)
     [100, 800, 1000]
     """
-    if not budget > 0:
+    if not isinstance(budget, Real) or not budget > 0:
         raise ValueError(f"budget must be greater than 0 seconds, got {budget!r}")
     X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
     y = y if hasattr(y, "shape") else np.asarray(y)

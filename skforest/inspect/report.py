@@ -7,21 +7,21 @@ from itertools import combinations
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .._version import __version__
-from ..estimators.prediction import is_forest
+from ..estimators.prediction import is_forest, prediction_of
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import size_text, why_no_category
 from ..table.frames import DATE, as_frame
-from .comparison import Predicted, baselines, score_function
+from .comparison import Predicted, baselines, check_baseline_rows, score_function
+from .contents import refuse_networks
 from .displays import TrainingCurveDisplay
 from .effects import EffectDisplay, TableRows
 from .explain import shapley_values
 from .importances import importances_table
 from .page import Report, Section, cell_text
 from .partition import PartitionDisplay
-from .picture import COLOURS
+from .picture import COLOURS, import_axes
 from .plotting import plot_tree
 
 N_DRAWS = 200  # bootstrap samples for intervals of scores
@@ -73,8 +73,13 @@ def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None,
     ------
     ImportError
         If matplotlib is not installed.
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If the estimator is not one of skforest, if its splits are networks, or if X is sparse.
     ValueError
-        If `y_test` is given without `X_test`, or has another length.
+        If the estimator has several outputs, if targets are given without rows or the other way
+        round, if their lengths differ, or if there are too few rows for five folds.
 
     See Also
     --------
@@ -105,10 +110,14 @@ def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None,
     >>> [section.title for section in report.sections][:3]
     ['Columns', 'Training', 'Scores']
     """
-    whole = unwrapped(estimator)
-    check_is_fitted(whole.estimator)
+    import_axes("describe")
+    refuse_networks(estimator)
+    model = unwrapped(estimator).estimator
+    prediction_of(model)  # raises an error for other estimators
     if X_test is None and y_test is not None:
         raise ValueError("y_test is given without X_test")
+    if y_test is not None:
+        check_baseline_rows(is_classifier(model), y_test, X_train, y_train)
     subject = _Subject(estimator, X_test, y_test, random_state)
     sections = [
         _columns(subject),
@@ -120,7 +129,7 @@ def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None,
         _trees(subject),
         _rows(subject),
     ]
-    title = f"{type(whole.estimator).__name__}, skforest {__version__}"
+    title = f"{type(model).__name__}, skforest {__version__}"
     return Report(title, [section for section in sections if section is not None])
 
 
@@ -150,7 +159,8 @@ class _Subject:
         if y is not None:
             self.y = np.asarray(y)
             check_consistent_length(self.X, self.y)
-            self.predicted = Predicted.of(estimator, self.X)
+        if X is not None:
+            self.predicted = Predicted.of(estimator, self.X, 1)
 
     @property
     def _is_banded(self):
@@ -168,11 +178,6 @@ class _Subject:
     def label(self):
         """object: the label of this class; None for a regressor."""
         return self.model.classes_[self.shown] if self.is_class else None
-
-    @property
-    def is_own(self):
-        """bool: whether the model is one of this package."""
-        return hasattr(self.model, "members_") or is_forest(self.model)
 
     def sample(self, n):
         """At most n of the rows, at random: their numbers."""
@@ -230,12 +235,10 @@ def _training(subject):
     section.text.append(repr(model))
     if hasattr(model, "leaderboard_"):
         board = model.leaderboard_
-        rows = (
-            dict(board.items()) if isinstance(board, dict) else board.reset_index().to_dict("list")
-        )
-        section.say(f"Score: {model.score_name_}. It is that of rows which no model has seen.")
+        rows = board if isinstance(board, dict) else board.reset_index().to_dict("list")
+        section.say(f"Score: {model.score_name_}. Models were not trained on these rows.")
         section.table(list(rows), [*zip(*rows.values())])
-    elif is_forest(model):
+    else:
         forest = model.forest_
         seconds = getattr(model, "_training_seconds", None)
         rows = [
@@ -266,12 +269,8 @@ def _scores(subject, X_train, y_train):
     rows = []
     for name, one in found.items():
         drawn = [[*score(one, y, rows=np.sort(draw)).values()] for draw in draws]
-        ends = np.nanpercentile(np.array(drawn, float), INTERVAL, axis=0)
         scores = score(one, y)
-        cells = [
-            f"{s:.4g} ({low:.4g} to {high:.4g})" for s, low, high in zip(scores.values(), *ends)
-        ]
-        rows.append((name, *cells))
+        rows.append((name, *map(_with_interval, scores.values(), np.array(drawn).T)))
     section.say(
         f"Scores of {len(y):,} rows with intervals of 95 %; larger is better, and losses have a "
         "minus sign."
@@ -280,6 +279,14 @@ def _scores(subject, X_train, y_train):
     draw = _class_curves if subject.is_class else _residuals
     section.picture(draw(subject), "predictions against the truth")
     return section
+
+
+def _with_interval(score, drawn):
+    """A score and its interval as text; nothing if the rows lack a class that it needs."""
+    if np.isnan(score) or np.isnan(drawn).all():
+        return ""
+    low, high = np.nanpercentile(drawn, INTERVAL)
+    return f"{cell_text(score)} ({cell_text(low)} to {cell_text(high)})"
 
 
 def _class_curves(subject):
@@ -306,7 +313,8 @@ def _class_curves(subject):
         roc.lines[-1].set_color(colour)
     for ax in (roc, calibration):
         ax.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1)
-    roc.legend(fontsize=7, loc="lower right")
+    if shown:
+        roc.legend(fontsize=7, loc="lower right")
     roc.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
     calibration.set(title="calibration", xlabel="probability", ylabel="share of rows")
     ConfusionMatrixDisplay.from_predictions(
@@ -369,7 +377,8 @@ def _importances(subject):
     what = [*score(subject.predicted, subject.y, rows=rows)][0]
     section.say(
         f"Decrease of {what} when a column is permuted (mean and standard deviation of "
-        f"{N_REPEATS} permutations of {len(rows)} rows)"
+        f"{N_REPEATS} permutations of {len(rows)} rows"
+        + (f", {n_columns} of {len(names)} columns)" if n_columns < len(names) else ")")
         + (", and its share of the decrease of impurity in training." if known else ".")
     )
     head = ("column", "decrease", "deviation", *(("impurity",) if known else ()))
@@ -461,7 +470,7 @@ def _pairs(subject):
     )
     is_number = [subject.rows.codes(j)[1] is None for j in range(len(names))]
     numeric = [pair for _, _, *pair in found if all(is_number[j] for j in pair)]
-    if numeric and subject.is_own and not unwrapped(subject.estimator).transformers:
+    if numeric and not unwrapped(subject.estimator).transformers:
         display = PartitionDisplay.from_estimator(
             subject.estimator, subject.X, features=numeric[0], grid_resolution=100
         )
@@ -479,6 +488,8 @@ def _trees(subject):
         name = max(own, key=model.weights_.get)
         model = model.members_[name]
         section.say(f"Of the member {name!r}, whose weight is largest among the forests.")
+    if not hasattr(model.forest_, "node_weight"):  # `slim` removed it
+        return None
     import matplotlib.pyplot as plt
 
     has_splits = np.flatnonzero(model.forest_.n_leaves > 1)
@@ -491,9 +502,9 @@ def _trees(subject):
 
 def _rows(subject):
     """Three rows whose predictions are explained."""
-    if subject.X is None or not subject.is_own:
+    if subject.X is None:
         return None
-    predicted = getattr(subject, "predicted", None) or Predicted.of(subject.estimator, subject.X)
+    predicted = subject.predicted
     if subject.is_class:
         sure = predicted.proba.max(axis=1)
         kinds = {"surest": np.argmax(sure), "least sure": np.argmin(sure)}
@@ -505,7 +516,7 @@ def _rows(subject):
     rows = np.array(list(kinds.values()))
     background = subject.rows.replaced(subject.sample(N_BACKGROUND))
     explained = shapley_values(
-        subject.estimator, subject.rows.replaced(rows), background, "response", random_state=0
+        subject.estimator, subject.rows.replaced(rows), background, "response"
     )
     section, names = Section("Three rows explained"), explained.feature_names or subject.names
     section.say(

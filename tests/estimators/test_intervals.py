@@ -145,9 +145,9 @@ def test_pairs_of_quantiles_are_moved_by_the_scores_of_held_out_rows():
 
 
 def test_a_bag_that_is_trained_again_keeps_the_predictions_from_before(monkeypatch):
-    seen, whole = [], base.mean_response
+    seen, whole, model = [], base.mean_response, clone(fitted("one bag"))
     monkeypatch.setattr(base, "mean_response", lambda *given: seen.append(given) or whole(*given))
-    model = clone(fitted("one bag")).fit(X[TRAIN], Y[TRAIN])
+    model.fit(X[TRAIN], Y[TRAIN])
     ((forest, data, is_held_out, others),) = seen
     mask = is_held_out(0)
     assert mask.sum() == 80 and others.keys() == {0}

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import get_scorer, roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -20,6 +21,7 @@ from skforest import (
     ObliqueBoostingRegressor,
     describe,
     leaderboard,
+    slim,
 )
 from skforest.inspect import report as module
 from skforest.inspect.comparison import Predicted
@@ -300,6 +302,53 @@ def test_report_refuses_what_it_cannot_describe(boosting, diabetes):
     single = ManifoldForestRegressor(2).fit(X, y_test)
     with pytest.raises(TypeError, match="X is sparse"):
         describe(single, sparse.csr_array(X))
+
+
+def test_baselines_need_rows_and_targets(boosting, diabetes, wine, blend, monkeypatch):
+    X, X_test, y, y_test = diabetes
+    monkeypatch.setattr(Predicted, "of", None)  # nothing is predicted before the error
+    for function in (describe, leaderboard):
+        with pytest.raises(ValueError, match="X_train is given without y_train"):
+            function(boosting, X_test, y_test, X_train=X)
+        with pytest.raises(ValueError, match="y_train is given without X_train"):
+            function(boosting, X_test, y_test, y_train=y)
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            function(boosting, X_test, y_test, X_train=X, y_train=y[1:])
+        with pytest.raises(ValueError, match="5 folds, but there are 4 rows; pass X_train"):
+            function(boosting, X_test[:4], y_test[:4])
+        with pytest.raises(ValueError, match="1 rows of the most frequent class"):
+            function(blend, wine[1][:3], ["red", "green", "white"])
+
+
+def test_five_rows_are_enough_for_baselines(diabetes):
+    X, X_test, y, y_test = diabetes
+    model = ManifoldForestRegressor(3, random_state=0).fit(X[["age", "s5"]], y)
+    board = leaderboard({"a": model}, X_test[["age", "s5"]][:5], y_test[:5])
+    assert "random forest, 5 folds" in board.index
+
+
+def test_report_takes_models_of_the_package_that_are_fitted(wine):
+    X, X_test, y, y_test = wine
+    with pytest.raises(TypeError, match="LogisticRegression"):
+        describe(LogisticRegression(max_iter=2000).fit(X, y), X_test, y_test)
+    with pytest.raises(NotFittedError):
+        describe(ManifoldForestClassifier(), X_test, y_test)
+
+
+def test_report_of_a_slim_model(diabetes, small):
+    X, X_test, y, y_test = diabetes
+    model = slim(ManifoldForestRegressor(5, random_state=0).fit(X[["age", "s5"]], y))
+    report = describe(model, X_test[["age", "s5"]], y_test)
+    titles = [section.title for section in report.sections]
+    assert titles == [title for title in SECTIONS if title != "Trees"]
+
+
+def test_scores_without_a_class_that_they_need_are_empty(wine, blend, small):
+    _, X_test, _, y_test = wine
+    rows = y_test == "red"
+    text = str(describe(blend, X_test[rows], y_test[rows], X_train=wine[0], y_train=wine[2]))
+    line = next(line for line in text.splitlines() if line.startswith("this model"))
+    assert line.count("(") == 1 and "nan" not in text
 
 
 def test_table_of_a_section_aligns_its_columns():

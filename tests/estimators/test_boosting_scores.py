@@ -1,0 +1,91 @@
+"""Oblique boosting that is stopped early by a score in place of its loss."""
+
+import numpy as np
+import pytest
+from makers import assert_same_trees
+from makers import boosting_rows as rows_of
+from makers import quick_boosting as quick
+from sklearn.base import clone
+
+import skforest
+from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from skforest.training import boosting_rounds as training_module
+
+
+def labelled_rows():
+    """X and labels of two classes, as strings."""
+    X, y = rows_of(ObliqueBoostingClassifier, 260)
+    return X, np.where(y == 1, "yes", "no")
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc", "accuracy"])
+def test_early_stopping_by_a_score(scoring):
+    """Rounds with the largest score of the given rows are kept; labels are those of y."""
+    X, y = labelled_rows()
+    weight = np.random.default_rng(0).exponential(1.0, 100) ** 2
+    given = {"X_val": X[160:], "y_val": y[160:], "sample_weight_val": weight}
+    model = quick(ObliqueBoostingClassifier, n_bags=1, early_stopping=scoring, n_iter_no_change=5)
+    (scores,) = model.fit(X[:160], y[:160], **given).validation_scores_
+    assert model.n_iter_ == [scores.argmax()] and 0 < scores.argmax() < 20
+    assert model.early_stopping_ == scoring
+    sets = {"val": (X[160:], y[160:], weight)}
+    curve = skforest.staged_scores(model, sets, scoring)[scoring]["val"]
+    np.testing.assert_allclose(scores[1 : len(curve) + 1], curve, rtol=1e-12)
+
+
+def test_the_score_that_is_minus_the_loss_gives_the_same_model():
+    """Also with weights that count copies, and for rows that bags hold out."""
+    X, y = rows_of(ObliqueBoostingClassifier, 120)
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    model = quick(ObliqueBoostingClassifier, n_iter_no_change=2, n_estimators=9, n_directions=0)
+    model.fit(X, y, weight)
+    other = clone(model).set_params(early_stopping="neg_log_loss").fit(X, y, weight)
+    for one, two in zip(model.validation_scores_, other.validation_scores_, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12)
+    assert_same_trees(model, other)
+    # Scores do not count class weights.
+    other.set_params(class_weight={0: 50.0}).fit(X, y, weight)
+    assert other.validation_scores_[0][0] < -1.5  # the first prediction is nearly always class 0
+
+
+def test_a_callable_score_is_not_called_by_trials():
+    X, y = rows_of(ObliqueBoostingRegressor, 120)
+    sizes = []
+
+    def score(model, X, y):
+        sizes.append(len(X))
+        return -np.abs(model.predict(X) - y).max()
+
+    model = quick(ObliqueBoostingRegressor, early_stopping=score, n_iter_no_change=3).fit(X, y)
+    assert len(sizes) == 1 + sum(map(len, model.validation_scores_))
+    assert sizes[0] == 120 and set(sizes[1:]) == {60}
+    assert model.early_stopping_ is score
+    with pytest.raises(TypeError, match="early_stopping is a function, which cannot be saved"):
+        skforest.save(model, "unused")
+
+
+def test_a_model_with_a_score_in_a_file(tmp_path):
+    X, y = rows_of(ObliqueBoostingRegressor, 60)
+    model = quick(ObliqueBoostingRegressor, n_estimators=5, early_stopping="r2").fit(X, y)
+    skforest.save(model, tmp_path / "model")
+    again = skforest.load(tmp_path / "model")
+    assert again.early_stopping == again.early_stopping_ == "r2"
+
+
+@pytest.mark.parametrize(
+    "score, error, message",
+    [
+        (lambda model, X, y: None, TypeError, "early_stopping must return a number, got None"),
+        (lambda model, X, y: model.predict(X).no, AttributeError, "no"),
+        ("f1", ValueError, "average='binary'"),
+        (lambda model, X, y: np.nan, ValueError, "rows by early_stopping is nan after 0 rounds"),
+    ],
+)
+def test_bad_scores(score, error, message, monkeypatch):
+    """They are found before a tree is grown."""
+    X, y = rows_of(ObliqueBoostingClassifier)
+    monkeypatch.setattr(training_module.BoostingTraining, "_add_round", None)
+    with pytest.raises(error, match=message):
+        quick(ObliqueBoostingClassifier, early_stopping=score).fit(X, y)
+    with pytest.raises(ValueError, match="'early_stopping' parameter of .* Got 'auc'"):
+        quick(ObliqueBoostingClassifier, early_stopping="auc").fit(X, y)
