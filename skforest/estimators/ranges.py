@@ -85,13 +85,13 @@ def param_distributions(estimator, prefix=""):
     >>> ranges = param_distributions(model)
     >>> search = RandomizedSearchCV(model, ranges, n_iter=2, cv=2, random_state=0).fit(X, y)
     >>> for name, value in search.best_params_.items():
-    ...     print(f"{name}: {value:.2f}")
-    l2_regularization: 7.27
-    learning_rate: 0.16
-    max_depth: 5.00
-    min_samples_leaf: 4.00
-    n_directions: 64.00
-    subsample: 0.71
+    ...     print(name, round(value, 2))
+    l2_regularization 7.27
+    learning_rate 0.16
+    max_depth 5
+    min_samples_leaf 4
+    n_directions 64
+    subsample 0.71
     """
     name = type(estimator).__name__.removesuffix("Classifier").removesuffix("Regressor")
     if name not in RANGES:
