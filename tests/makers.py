@@ -31,6 +31,7 @@ from skforest import (
     RandomHingeForestClassifier,
 )
 from skforest.forest import ARRAYS
+from skforest.training.boosting import BoostingMethod
 
 # The same examples in every run, and no time limit on a busy machine.
 fixed = settings(derandomize=True, deadline=None, max_examples=60)
@@ -239,6 +240,19 @@ def training_rows(model, X, y, sample_weight=None):
     """The TrainingSet that a model is trained on."""
     model = clone(model)
     return model._read_training_set(X, y, model._request(sample_weight=sample_weight))
+
+
+def bags_before(monkeypatch):
+    """Return a dict that fits fill with their bags before these learnt from held-out rows."""
+    found, finish = {}, BoostingMethod.finish
+
+    def finished(self, trained, before=None):
+        forest = finish(self, trained, before)
+        found.update(trained.without_held_out)
+        return forest
+
+    monkeypatch.setattr(BoostingMethod, "finish", finished)
+    return found
 
 
 def bag_of(forest, number):

@@ -239,7 +239,7 @@ class _Blend(MemberParameters, TableEstimator):
         start = time.perf_counter()
         limit = TimeLimit.of(self.time_limit, start)
         samples = self._read_samples(X, y, sample_weight, groups)
-        samples.checkpoint = checkpoint
+        samples.checkpoint, samples.refit = checkpoint, self.refit
         ratio = self._ratio_to_prior(samples.rows) if is_classifier(self) else None
         random = check_random_state(self.random_state)
         check_names(self.members, self._get_param_names())

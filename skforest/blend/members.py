@@ -22,7 +22,7 @@ from ..estimators.prediction import has_classes, has_response, is_forest, respon
 from ..estimators.targets import ForestClassifierMixin
 from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
-from ..training.method import mean_response, train_members
+from ..training.method import Trained, mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
 from .encoding import weight_options
 from .parameters import is_estimator
@@ -48,6 +48,7 @@ class BlendedRows:
 
     n_batches = 3  # whose prediction is timed
     checkpoint = None  # folder for the trees of members
+    refit = True  # the parameter of blends
 
     def __init__(self, X, y, weight, rows, folds, classes, compares_all, encoding, groups=None):
         self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
@@ -190,6 +191,7 @@ class OwnMember(Member):
         self.n_wanted = self.method.n_members
         n_left_out, n_trees = samples.n_folds, self.n_wanted
         self.keeps_folds = samples.splits is None and self.method.keeps_folds(samples.n_folds)
+        self.may_refit = samples.refit
         if not self.keeps_folds:
             n_left_out = samples.n_compared
             n_trees = -(-n_trees * n_left_out // samples.n_folds)
@@ -215,7 +217,8 @@ class OwnMember(Member):
         self.growth = max(1.0, self.n_wanted / self.n_done)
 
     def _trained(self, data, members, limit):
-        request = replace(self.request, limit=limit)
+        learns = data is self.data or self.keeps_folds and self.may_refit
+        request = replace(self.request, limit=limit, learns_held_out=learns)
         if self.folder is not None:
             part = self.folder / ("all" if data is self.data else "folds")
             request = replace(request, checkpoint=self.estimator._checkpoint(part, data))
@@ -224,7 +227,8 @@ class OwnMember(Member):
     def response(self, samples):
         """Mean response of each compared row over the trees that left it out; NaN if none did."""
         data = self.in_folds
-        response, n_predicting = mean_response(self.forest, data, data.is_left_out)
+        others = Trained(self.forest, self.records, range(self.n_done), data).without_held_out
+        response, n_predicting = mean_response(self.forest, data, data.is_left_out, others)
         if len(self.row) > len(self.data):
             weight = np.where(n_predicting, data.weight, 0.0)
             response = _mean_by_row(response, weight, self.row)

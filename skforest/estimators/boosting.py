@@ -24,7 +24,7 @@ PARAMETERS = """
 n_estimators : int
     Maximum number of rounds, at least 1. A round adds a tree to every bag; a linear start counts
     as the first one. With `early_stopping`, held-out rows determine the number of rounds of each
-    bag; a single bag is then trained again on all rows, with proportionally more rounds.
+    bag. A single bag is then trained again on all rows, with proportionally more rounds.
 learning_rate : "auto" or float
     Shrinkage: factor by which the leaf values of each tree are multiplied, greater than 0. "auto":
     0.1.
@@ -86,8 +86,9 @@ early_stopping : "auto", bool, str or callable
     callable ``scorer(estimator, X, y)``: by this score, see :ref:`boosting_scores`. Each of
     several bags holds out the fraction 1 / `n_bags` of the distinct rows, and a single bag holds
     out a fifth of them. A single bag that has held out rows is then trained again on all rows; its
-    best number of rounds grows in proportion to the number of training rows. "auto": True with at
-    least 20 distinct rows, or with `X_val`.
+    best number of rounds grows in proportion to the number of training rows. Several bags keep
+    their splits, and fit the values of their leaves again on all rows, except with the loss
+    "quantile". "auto": True with at least 20 distinct rows, or with `X_val`.
 n_iter_no_change : int
     Training ends after this many rounds without a lower loss, or a higher score, on the held-out
     rows, at least 1.
@@ -147,9 +148,9 @@ linear_start_ : float or None
     Resolved value of this parameter.
 loss_curve_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: mean loss of its training rows before the first round and after each round.
-    If a bag is trained again, the curve is from the second training. In regression, targets are in
-    the units of `loss`, or of their mean for "poisson", "gamma" and "tweedie"; the squared error
-    is halved. A `skforest.Loss` is in the units of y.
+    If a single bag is trained again, the curve is from the second training. In regression, targets
+    are in the units of `loss`, or of their mean for "poisson", "gamma" and "tweedie"; the squared
+    error is halved. A `skforest.Loss` is in the units of y.
 validation_scores_ : list of ndarray of shape (n_rounds + 1,), float64
     One entry per bag: minus the mean loss of its held-out rows, or their score by
     `early_stopping`, before the first round and after each round, including those after the best

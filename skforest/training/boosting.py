@@ -11,7 +11,7 @@ import numpy as np
 from .._kernels.base.rows import tree_seed
 from ..forest.edit import calibrated
 from ..forest.statistics import responses
-from .boosting_rounds import TrainedRounds, train_rounds
+from .boosting_rounds import LeafRefit, TrainedRounds, train_rounds
 from .boosting_rows import BoostingRows
 from .early_stopping import balanced_folds, draw_held_out
 from .losses import TrainingLoss
@@ -23,6 +23,9 @@ HELD_OUT = 0.2  # share of the rows that a single bag holds out, as with five ba
 # Factor of the best number of rounds of a bag, because an average of bags overfits later. Chosen
 # without a stored measurement.
 KEPT = 1.5
+# Share of the time of a training that is enough to fit its leaves again, see the times of
+# `python -m benchmarks.measure.choose`.
+REFIT = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +171,7 @@ class BoostingMethod(Method):
     def __init__(self, settings, task, *, seed, known=None):
         super().__init__(settings, task)
         self.seed, self.known = seed, known or {}
-        self.rows, self.n_jobs = None, None  # see `prepared`
+        self.rows, self.n_jobs, self.learns_held_out = None, None, True  # see `prepared`
         self.checkpoint = None  # and the name of the bag
 
     @property
@@ -193,6 +196,7 @@ class BoostingMethod(Method):
             request.limit.at_least = len(self.known)
         prepared = copy(self)
         prepared.rows, prepared.n_jobs = BoostingRows(data, settings), request.n_jobs
+        prepared.learns_held_out = request.learns_held_out
         return data, prepared
 
     def with_checkpoint(self, checkpoint, name):
@@ -218,40 +222,51 @@ class BoostingMethod(Method):
         return train_rounds(self.rows, settings, *weights, known=known, save=save, **given)
 
     def train(self, sample, seed, control):
-        """Train one bag; a single bag that holds out rows is trained again on all rows."""
+        """Train one bag, and let it learn from the rows of X that it held out, too.
+
+        A single bag is then trained anew on all rows; of several bags, each keeps its splits.
+        """
         held_out = self._held_out_weight(sample, seed)
         holds_out = not self.rows.n_given and held_out.any()  # rows of X, not of X_val
-        is_repeated = holds_out and sample.fold is None
         known_first, known_last = self.known.get(seed, (None, None))
         n_threads = thread_count(self.n_jobs) // max(self.n_members, sample.n_folds)
         train = partial(self._train_rounds, seed=seed, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, sample.weight)
         start = time.perf_counter()
-        known = known_first if is_repeated else known_last
+        known = known_first if holds_out else known_last
         part = "first", sample
         training = train(*part, self.settings, weight, held_out, control=control, known=known)
-        forest, first = self.packed(training, sample), None
-        record = {"validation_scores_": np.array(training.scores)}
+        forest = self.packed(training, sample)
+        record = {"validation_scores_": np.array(training.scores)} | self._record(training)
         record["held_out"] = np.flatnonzero(held_out)
-        if self.settings.loss.calibration is not None and holds_out:
+        calibration = self.settings.loss.calibration
+        if calibration is not None and holds_out:
             record["unseen"] = seed, calibration_part(forest, sample, held_out)
-        if is_repeated and training.trees:
-            first = training.trained_rounds(forest)
+        # Quantiles that are calibrated on unseen rows would be too far out with other leaves.
+        learns = sample.fold is None or calibration is None or calibration.takes_training_rows
+        if not (holds_out and training.trees and self.learns_held_out and learns):
+            return forest, record
+        seconds, first = time.perf_counter() - start, training.trained_rounds(forest)
+        if sample.fold is not None:
+            needed = REFIT * seconds
+        else:
             # Trees learn more slowly on more rows, so the number of rounds grows with the rows.
             growth = len(sample) / np.count_nonzero(weight)
             again = replace(self.settings, n_rounds=math.ceil(len(training.trees) * growth))
-            seconds = (time.perf_counter() - start) / max(len(training.losses) - 1, 1)
-            limit = control.limit
-            if limit is None or limit.left() > again.n_rounds * growth * seconds:
-                record["before"] = forest
-                control = control.labelled("training again on all rows")
-                rows = sample.weight, np.zeros(len(sample))
-                part = "again", sample
-                training = train(*part, again, *rows, control=control, known=known_last)
-                forest = self.packed(training, sample)
-        return forest, record | self._record(training, first)
+            needed = again.n_rounds * growth * seconds / max(len(training.losses) - 1, 1)
+        if control.limit is not None and control.limit.left() < needed:
+            return forest, record | self._record(training, first)
+        record["before"] = forest
+        if sample.fold is not None:
+            training = LeafRefit(training, forest, weight + held_out).run()
+        else:
+            control = control.labelled("training again on all rows")
+            rows = sample.weight, np.zeros(len(sample))
+            part = "again", sample
+            training = train(*part, again, *rows, control=control, known=known_last)
+        return self.packed(training, sample), record | self._record(training, first)
 
-    def _record(self, training, first):
+    def _record(self, training, first=None):
         """Return the records of the trees that a bag keeps; `first` is as in `known_rounds`."""
         record = {"loss_curve_": np.array(training.losses), "n_iter_": len(training.trees)}
         if self.settings.keeps_rounds:

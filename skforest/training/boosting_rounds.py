@@ -16,7 +16,7 @@ residuals (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019)
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -52,6 +52,9 @@ SPARSE = "sparse_start", "sparse_feature", "sparse_weight"  # arrays of its spar
 # All arrays of a tree except its values.
 TREE = "child", "node_weight", "threshold", "direction", "gain", *BOXES, *SPARSE
 LINEAR = "slope_start", "slope_feature", "slope"  # further arrays of a tree with linear leaves
+# Needed to fit leaves again: the terms of the directions or boxes, as `SPARSE`, if leaves are
+# linear, and the bounds of the leaves if there are monotonic constraints.
+OF_LEAVES = "terms", "bounds"
 
 
 @dataclass
@@ -64,7 +67,8 @@ class TrainedRounds:
 
     n_rounds: int = 0
     forest: Forest | None = None  # the trees
-    leaves: list | None = None  # unrounded values and slopes of each tree; None: unknown
+    # Of each tree: unrounded values, and a dict with slopes and `OF_LEAVES`; None: unknown.
+    leaves: list | None = None
     unit: np.ndarray | None = None  # unit of these values, see `BoostingRows`
 
     def round(self, number, X, n_outputs, unit):
@@ -73,15 +77,16 @@ class TrainedRounds:
         Values are raw predictions of `n_outputs` outputs, multiplied by `unit`.
         """
         one = self.forest[number].compact()
-        node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
-        leaf = -1 - one.child[np.concatenate(node)]
+        leaf = leaf_of_rows(one, X)
         tree = {name: getattr(one, name) for name in TREE}
         if self.leaves is None:
             value, slope, known = one.value.reshape(-1, one.n_outputs), one.slope, 1.0
             if n_outputs < one.n_outputs:  # two classes, see `BoostingTraining._responses`
                 value, slope = 2 * value[:, 1:], 2 * slope[:, 1:]
         else:
-            (value, slope), known = self.leaves[number], self.unit
+            (value, of_leaves), known = self.leaves[number], self.unit
+            slope = of_leaves.get("slope")
+            tree |= {name: of_leaves[name] for name in OF_LEAVES if name in of_leaves}
         # For the same targets, the factor is 1, which changes no bit.
         factor = np.divide(known, unit, out=np.ones(len(unit)), where=unit > 0)[:n_outputs]
         if slope is not None and len(one.slope_start):
@@ -191,14 +196,18 @@ class BoostingTraining:
                 self.save(self)
         if report is not None and is_stalled and number < n_rounds:
             report(number, number, best=best)
-        total = self.weight.sum()
-        self.losses = [loss / total for loss in self.losses]
-        self.losses.append(self._training_loss(self.raw[self.train_rows]) / total)
-        self._warn_of_divergence(best)
+        self._end_losses(best)
         if len(self.held_out_rows):
             n_kept = int(self.settings.kept * best)
             del self.trees[n_kept:], self.values[n_kept:]
         return self
+
+    def _end_losses(self, n_best=0):
+        """Add the last loss, divide all of them by the weight of the rows, and check them."""
+        total = self.weight.sum()
+        self.losses = [loss / total for loss in self.losses]
+        self.losses.append(self._training_loss(self.raw[self.train_rows]) / total)
+        self._warn_of_divergence(n_best)
 
     def _validation_loss(self):
         if not len(self.held_out_rows):
@@ -258,8 +267,6 @@ class BoostingTraining:
             tree, value, leaf = self._fit_linear_start()
         else:
             tree, leaf = self._grow_tree(number, searched, rows, others)
-            gain = tree["gain"].astype(np.float64) / self.gain_unit
-            tree["gain"] = np.minimum(gain, 3e38).astype(np.float32)
             value = self._fit_leaves(tree, leaf, rows)
         self._add_importances(tree)
         self._add(self.raw, tree, value, leaf)
@@ -339,18 +346,25 @@ class BoostingTraining:
             grower.split_nodes()
             if interactions is not None:
                 interactions.descend(*grower.open_splits())
-        return grower.finish()
+        tree, leaf = grower.finish()
+        gain = tree["gain"].astype(np.float64) / self.gain_unit
+        tree["gain"] = np.minimum(gain, 3e38).astype(np.float32)
+        if self.settings.linear_leaves:
+            tree["terms"] = grower.terms()  # boxes are sums, too
+        if self.rows.monotonic is not None:
+            tree["bounds"] = grower.leaf_bounds()
+        return tree, leaf
 
     def _fit_leaves(self, tree, leaf, rows):
         """Return the values of the leaves, and add slopes to the arrays of the tree."""
         settings = self.settings
         if not settings.linear_leaves:
-            return self._fit_constants(leaf, rows, int((tree["child"] < 0).sum()))
+            return self._fit_constants(tree, leaf, rows)
         regression = LeafRegression(
             self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.unit, VARIANCE_SHARE
         )
         value, *linear = regression.fit(
-            tree | dict(zip(SPARSE, self.grower.terms())),  # boxes are sums, too
+            tree | dict(zip(SPARSE, tree["terms"])),
             leaf,
             rows,
             self.gradient,
@@ -419,8 +433,9 @@ class BoostingTraining:
             tree["sparse_feature"], np.repeat(gain / n_terms, n_terms), n_features
         )
 
-    def _fit_constants(self, leaf, rows, n_leaves):
+    def _fit_constants(self, tree, leaf, rows):
         """Return the values of constant leaves."""
+        n_leaves = int((tree["child"] < 0).sum())
         sums = leaf_sums(leaf, rows, self.gradient, self.curvature, n_leaves)
         value = -sums[0] / (sums[1] + self.settings.l2)
         self._check_values(value)
@@ -428,7 +443,7 @@ class BoostingTraining:
         if self.loss.leaf.renews:
             value = self._least_loss_constants(leaf[rows], rows, value)
         if self.rows.monotonic is not None:
-            value = np.clip(value, *self.grower.leaf_bounds().T[:, :, None])
+            value = np.clip(value, *tree["bounds"].T[:, :, None])
         value = self.settings.learning_rate * value
         self._check_values(value)
         return value
@@ -457,8 +472,11 @@ class BoostingTraining:
 
     def trained_rounds(self, forest=None):
         """Return all rounds, to continue training later."""
-        slopes = [tree.get("slope") for tree in self.trees]
-        leaves = list(zip(self.values, slopes))
+        names = "slope", *OF_LEAVES
+        leaves = [
+            (value, {name: tree[name] for name in names if name in tree})
+            for value, tree in zip(self.values, self.trees)
+        ]
         return TrainedRounds(len(self.trees), forest, leaves, self.unit)
 
     def pack(self):
@@ -502,3 +520,47 @@ class BoostingTraining:
         if len(self.unit) == 2 and values.shape[1] == 1:
             values = values * [-0.5, 0.5]
         return values * self.unit
+
+
+class LeafRefit(BoostingTraining):
+    """Fits the leaves of a trained bag again, round by round, on its held-out rows as well.
+
+    The splits stay. A bag thus learns from all rows at a tenth of the time of its training.
+
+    Parameters
+    ----------
+    training : BoostingTraining
+        The trained bag.
+    forest : Forest
+        The bag.
+    weight : ndarray of shape (n_rows,), float64
+        Weights of all rows.
+    """
+
+    def __init__(self, training, forest, weight):
+        settings = replace(training.settings, n_rounds=len(training.trees), subsample=1.0)
+        given = training.seed, training.control, TrainedRounds()
+        super().__init__(training.rows, settings, weight, np.zeros(len(weight)), *given)
+        self.trained, self.forest = training, forest
+
+    def run(self):
+        """Fit all leaves; the losses stay those of the training."""
+        for number in range(len(self.trained.trees)):
+            if self.stop[0]:
+                break
+            self._add_round(number)
+        self._end_losses()
+        self.losses, self.is_late = self.trained.losses, self.trained.is_late
+        return self
+
+    def _grow_tree(self, number, searched, rows, others):
+        """Return a trained tree, without its values, and the leaf of every row."""
+        known = self.trained.trees[number]
+        tree = {name: array for name, array in known.items() if name not in LINEAR}
+        return tree, leaf_of_rows(self.forest[number].compact(), self.rows.X)
+
+
+def leaf_of_rows(one, X):
+    """Return the number of the leaf of every row in a Forest of one tree."""
+    node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
+    return -1 - one.child[np.concatenate(node)]

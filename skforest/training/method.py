@@ -33,6 +33,7 @@ class FitRequest:
     limit: TimeLimit | None = None
     tasks: FitTasks | None = None  # tasks of callbacks
     checkpoint: Checkpoint | None = None  # results that an earlier call has saved
+    learns_held_out: bool = True  # may members learn from rows of X that they held out?
     n_jobs: int | None = None
     verbose: int = 0
     name: str = ""  # name of the estimator, shown with the progress

@@ -39,9 +39,8 @@ def test_quantiles_are_calibrated_on_held_out_rows(levels, n_bags, monkeypatch):
     monkeypatch.setattr(training_module, "calibrated", recorded)
     model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=levels, n_bags=n_bags)
     model.set_params(n_estimators=50, n_directions=4, n_iter_no_change=9).fit(X[:300], y[:300])
-    plain, calibration = seen[
-        -1
-    ]  # a single bag is also calibrated as it was before it saw all rows
+    # A single bag is also calibrated as it was before it saw all rows.
+    plain, calibration = seen[-1]
     before, after = plain.response(X[300:]), model.forest_.response(X[300:])
     np.testing.assert_allclose(after, before + calibration.added(before), atol=1e-5)
     if n_bags > 1:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from makers import BOTH_BOOSTING as BOTH
-from makers import assert_same_trees, bag_of, training_rows
+from makers import assert_same_trees, bag_of, bags_before, training_rows
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from scipy.special import expit, softmax
@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from skforest.training import boosting as boosting_module
 from skforest.training import boosting_rounds as training_module
 from skforest.training.boosting import BoostingMethod
 from skforest.training.early_stopping import balanced_folds, draw_held_out
@@ -112,16 +113,68 @@ def test_early_stopping_keeps_the_rounds_of_least_validation_loss(n_bags):
     assert certainty[0] < certainty[1] - 0.1
 
 
-def test_validation_scores_are_losses_of_held_out_rows():
+def test_validation_scores_are_losses_of_held_out_rows(monkeypatch):
     X, y = rows_of(ObliqueBoostingClassifier)
+    before = bags_before(monkeypatch)
     model = quick(ObliqueBoostingClassifier, n_bags=3, n_iter_no_change=100).fit(X, y)
     data = training_rows(model, X, y)
     fold = balanced_folds(data.y[:, 0], 3, model._seed)
     for bag, scores in enumerate(model.validation_scores_):
-        forest = bag_of(model.forest_, bag)
         own = fold == bag
-        found = -log_loss(data.y[own, 0], forest.response_mapped(data.X[own]), labels=[0, 1, 2])
+        found = -log_loss(
+            data.y[own, 0], before[bag].response_mapped(data.X[own]), labels=[0, 1, 2]
+        )
         assert found == pytest.approx(scores[model.n_iter_[bag]], rel=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bags_learn_from_held_out_rows_with_the_same_splits(weighted, monkeypatch):
+    """Leaves are means of residuals, times the learning rate; round by round, over all rows."""
+    X, y = rows_of(ObliqueBoostingRegressor)
+    weight = np.random.default_rng(0).integers(1, 4, len(y)) if weighted else None
+    before = bags_before(monkeypatch)
+    options = {"n_bags": 3, "n_estimators": 4, "n_iter_no_change": 9, "subsample": 0.6}
+    options |= {"linear_leaves": False, "linear_start": None, "learning_rate": 0.5}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, y, weight)
+    data = training_rows(model, X, y, weight)
+    unit = model.l2_regularization * np.median(data.weight)
+    for bag in range(3):
+        forest = bag_of(model.forest_, bag).compact()
+        assert len(forest) > 1 and len(forest) == len(before[bag])
+        for name in ("threshold", "direction", "sparse_weight", "gain"):
+            np.testing.assert_array_equal(getattr(forest, name), getattr(before[bag], name))
+        assert np.abs(forest.value - before[bag].value).max() > 1e-3
+        found = forest.baseline + np.zeros(len(data))
+        assert found == pytest.approx(np.average(data.y[:, 0], weights=data.weight), abs=1e-6)
+        for tree in forest:
+            residual, leaf = data.y[:, 0] - found, tree.apply_mapped(data.X)[:, 0]
+            for own in (leaf == k for k in np.unique(leaf)):
+                total = (data.weight * residual)[own].sum()
+                found[own] += 0.5 * total / (data.weight[own].sum() + unit)
+        np.testing.assert_allclose(forest.response_mapped(data.X)[:, 0], found, rtol=1e-4)
+
+
+def test_monotonic_bags_stay_monotonic_with_held_out_rows():
+    """The values of leaves keep the bounds of the first training."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(90, 2))
+    y = X[:, 0] + rng.normal(size=90)
+    options = {"n_bags": 3, "learning_rate": 1.0, "monotonic_cst": [1, 0], "min_samples_leaf": 1}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, y)
+    Z = np.column_stack([np.linspace(0, 1, 200), np.full(200, 0.5)])
+    assert (np.diff(model.predict(Z)) >= -1e-6).all() and np.ptp(model.predict(Z)) > 0.1
+
+
+def test_bags_keep_their_leaves_if_there_is_no_time(monkeypatch):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    before = bags_before(monkeypatch)
+    model = quick(ObliqueBoostingRegressor, n_bags=3, time_limit=1e4)
+    monkeypatch.setattr(boosting_module, "REFIT", 1e12)
+    kept = clone(model).fit(X, y)
+    assert not before
+    model.set_params(time_limit=None).fit(X, y)
+    for bag in range(3):
+        np.testing.assert_array_equal(bag_of(kept.forest_, bag).compact().value, before[bag].value)
 
 
 @BOTH
@@ -149,7 +202,8 @@ def test_validation_scores_are_weighted_losses_of_the_given_rows(cls):
 
 
 @pytest.mark.parametrize("n_bags", [1, 3])
-def test_loss_curves_are_losses_of_training_rows(n_bags):
+def test_loss_curves_are_losses_of_training_rows(n_bags, monkeypatch):
+    before = bags_before(monkeypatch)
     X, y = rows_of(ObliqueBoostingClassifier)
     weight = np.random.default_rng(0).integers(1, 4, len(y))
     options = {"n_bags": n_bags, "n_iter_no_change": 100, "learning_rate": 0.05}
@@ -159,7 +213,7 @@ def test_loss_curves_are_losses_of_training_rows(n_bags):
     for bag, curve in enumerate(model.loss_curve_):
         forest, own = bag_of(model.forest_, bag), np.ones(len(data), dtype=bool)
         if n_bags > 1:
-            own = fold != bag
+            own, forest = fold != bag, before[bag]
             assert curve.shape == model.validation_scores_[bag].shape
         found = log_loss(
             data.y[own, 0],
