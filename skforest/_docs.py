@@ -197,6 +197,19 @@ X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
     Or of shape ``(n_samples, *feature_shape)``. Rows with the same columns as in `fit`. Unknown
     levels and missing values are allowed, see :doc:`/guide/tables`.
 """,
+    "takes_targets": """
+y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    Class labels, or numbers in regression.
+sample_weight : array-like of shape (n_samples,), default=None
+    At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a weight of
+    0 to leaving it out. None: all weights are 1.
+""",
+    "takes_given_targets": """
+y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+    Targets of `X_val`. Labels must occur in y.
+sample_weight_val : array-like of shape (n_val,), default=None
+    Weights of `X_val`, like `sample_weight`; they are not multiplied by `class_weight`.
+""",
     "checkpoint": """
 checkpoint : str or Path, default=None
     Folder for complete trees or bags, and once a minute for the rounds of a bag of boosting. If

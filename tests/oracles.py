@@ -951,3 +951,23 @@ def shapley_values(predict, mix, n_players):
             gain = worth[number + bit[j]] - worth[number]
             found[j] += factor / math.factorial(n_players) * gain
     return found
+
+
+def shapley_interactions(predict, mix, n_players):
+    """Interactions of two players of the game of `shapley_values`; 0 on the diagonal."""
+    worth = {}
+    for taken in itertools.product([False, True], repeat=n_players):
+        worth[taken] = predict(mix(np.array(taken))).mean(axis=0)
+    found = np.zeros((n_players, n_players, len(worth[taken])))
+    for i, j in itertools.combinations(range(n_players), 2):
+        for taken in worth:
+            if not taken[i] and not taken[j]:
+                i_too, j_too, both = (
+                    tuple(t or k in own for k, t in enumerate(taken)) for own in ([i], [j], [i, j])
+                )
+                size = sum(taken)
+                factor = math.factorial(size) * math.factorial(n_players - size - 2)
+                gain = worth[both] - worth[i_too] - worth[j_too] + worth[taken]
+                found[i, j] += factor / math.factorial(n_players - 1) / 2 * gain
+        found[j, i] = found[i, j]
+    return found

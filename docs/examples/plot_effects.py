@@ -44,4 +44,10 @@ display = EffectDisplay.from_estimator(
     model, table, ["holiday", "station"], kind="both", centered=True
 )
 
+# %%
+# A pair of columns is a map, or a line for each level.
+
+pairs = [("temperature", "date"), ("temperature", "station")]
+display = EffectDisplay.from_estimator(model, table, pairs)
+
 # sphinx_gallery_thumbnail_number = 2

@@ -36,4 +36,4 @@ leaderboard(models, X_test, y_test, X_train=X, y_train=y).round(3)
 
 describe(models["boosting"], X_test, y_test, X_train=X, y_train=y)
 
-# sphinx_gallery_thumbnail_path = "figures/plots_importances.png"
+# sphinx_gallery_thumbnail_path = "figures/report.png"

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import described, with_texts
@@ -18,6 +18,7 @@ from .._warnings import each_warning_once, warn_caller
 from ..estimators.base import Integral, Interval, Real, StrOptions, check_no_limit
 from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
+from ..estimators.given_rows import given_rows
 from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
 from ..estimators.prediction import Part, Prediction, finished, response_of
@@ -32,7 +33,7 @@ from ..training.blending import blend_weights, find_temperature
 from ..training.progress import Steps
 from ..training.threads import TimeLimit
 from .encoding import Columns
-from .folds import sample_folds
+from .folds import compares_all_rows, given_samples, sample_folds
 from .leaderboard import (
     BLEND,
     FOREST,
@@ -54,7 +55,7 @@ from .members import (
     responder_of,
 )
 from .names import OTHERS, entries, set_by_blend
-from .parameters import MemberParameters, check_names, is_estimator
+from .parameters import MemberParameters, check_names
 from .schedule import common_rows, named, shortened, train_in_time
 
 # Members that have a name, the fastest first: (classifier, regressor).
@@ -104,7 +105,8 @@ refit : bool
     boosting with several bags (each bag leaves out a fold anyway). Always trained again:
     estimators of other packages, and forests with fewer trees or bags than folds.
 oob_score : bool
-    Whether to keep the held-out predictions of the blend, in the order of the rows of `fit`. Rows
+    Whether to keep the held-out predictions of the blend, in the order of the rows of `fit`; with
+    `X_val`, these are its rows. Rows
     of a member are predicted by models that were trained without them, with the weights, the
     temperature and `prior` of the blend, which are found on the same rows.
 calibrate : bool
@@ -208,7 +210,18 @@ class _Blend(MemberParameters, TableEstimator):
 
     # ----------------------------------------------------------------------------------- fitting
 
-    def fit(self, X, y, sample_weight=None, groups=None, *, checkpoint=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        *,
+        X_val=None,
+        y_val=None,
+        sample_weight_val=None,
+        checkpoint=None,
+    ):
         """Train the members and find their weights.
 
         Parameters
@@ -216,13 +229,15 @@ class _Blend(MemberParameters, TableEstimator):
         X : {array-like, dataframe} of shape (n_samples, n_features)
             It may hold numbers, categories and missing values, see :doc:`/guide/tables`, but no
             infinite values.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, or numbers in regression.
-        sample_weight : array-like of shape (n_samples,), default=None
-            At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
-            weight of 0 to leaving it out. None: all weights are 1.
+        {takes_targets}
         groups : array-like of shape (n_samples,), default=None
             Groups of rows that are left out together, such as all rows of a patient.
+        X_val : {array-like, dataframe} of shape (n_val, n_features), default=None
+            Rows that determine the weights and the temperature, with the columns of X. Members
+            that can stop early do so on these rows. All members are then trained once, on all
+            rows of X; `cv` and `refit` have no effect. None: members are compared on rows of X
+            that they did not see.
+        {takes_given_targets}
         {checkpoint}
             Members of other packages are trained again.
 
@@ -231,16 +246,17 @@ class _Blend(MemberParameters, TableEstimator):
         self._validate_params()
         if checkpoint is not None:
             check_no_limit(self)
+        validation = given_rows(self, X_val, y_val, sample_weight_val)
         with self._unchanged_on_error(), each_warning_once():
-            self._fit(X, y, sample_weight, groups, checkpoint)
+            self._fit(X, y, sample_weight, groups, validation, checkpoint)
         return self
 
-    def _fit(self, X, y, sample_weight, groups, checkpoint):
+    def _fit(self, X, y, sample_weight, groups, validation, checkpoint):
         start = time.perf_counter()
         limit = TimeLimit.of(self.time_limit, start)
-        samples = self._read_samples(X, y, sample_weight, groups)
+        samples = self._read_samples(X, y, sample_weight, groups, validation)
         samples.checkpoint, samples.refit = checkpoint, self.refit
-        ratio = self._ratio_to_prior(samples.rows) if is_classifier(self) else None
+        ratio = self._ratio_to_prior(samples.trained_rows) if is_classifier(self) else None
         random = check_random_state(self.random_state)
         check_names(self.members, self._get_param_names())
         members = self._new_members(random)
@@ -270,7 +286,7 @@ class _Blend(MemberParameters, TableEstimator):
         forest = MEMBERS["manifold"][is_regressor(self)]
         return forest(projection="axis", random_state=0, **given)
 
-    def _read_samples(self, X, y, sample_weight, groups):
+    def _read_samples(self, X, y, sample_weight, groups, validation=None):
         """Validated X, y and weights, divided into folds."""
         numbers, target, weight, levels = self._validate_fit(X, y, sample_weight)
         target = self._encode_target(target, False)
@@ -294,18 +310,16 @@ class _Blend(MemberParameters, TableEstimator):
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)
         X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
-        cv = 5 if self.cv is None else self.cv
         number = None if groups is None else check_groups(groups, len(rows.row_of_sample))
+        given = weight if has_weights else None
+        if validation is not None:
+            training = X, decoded, given, number
+            return given_samples(self, validation, training, rows, levels, encoding)
         groups = None if groups is None else np.asarray(groups).ravel()
+        cv = 5 if self.cv is None else self.cv
         folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
-        weight = weight if has_weights else None
-        # Without `refit`, all trees are kept, and each fold is left out by the same number of
-        # trees. Folds of groups and splitters may differ, and scorers may need rows of all
-        # classes.
-        has_equal_folds = isinstance(cv, Integral) and groups is None
-        compares_all = not (self.refit and has_equal_folds and self.scoring is None)
-        given = classes, compares_all, encoding, number
-        return BlendedRows(X, decoded, weight, rows, folds, *given)
+        shared = classes, compares_all_rows(self, groups), encoding, number
+        return BlendedRows(X, decoded, given, rows, folds, *shared)
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
@@ -395,7 +409,8 @@ class _Blend(MemberParameters, TableEstimator):
         self.members_, self._is_refitted = {}, {}
         # If splits are no folds, trees may have been trained on few rows.
         least = MIN_REFITTED if samples.splits is None else 0
-        wanted = {name for name, w in self.weights_.items() if self.refit and w and w >= least}
+        again = self.refit and not samples.is_given
+        wanted = {name for name, w in self.weights_.items() if again and w and w >= least}
         steps = Steps(self.verbose, type(self).__name__, len(wanted))
         for member in members:
             name = member.name
@@ -465,18 +480,6 @@ class _Blend(MemberParameters, TableEstimator):
     def _model_html(self):
         """The leaderboard."""
         return leaderboard_html(self) if hasattr(self, "members_") else ""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        estimators = () if isinstance(self.members, str) else self.members
-        for item in estimators:
-            estimator = item[-1] if isinstance(item, tuple) else item
-            if is_estimator(estimator):
-                own = get_tags(estimator)
-                tags.target_tags.multi_output &= own.target_tags.multi_output
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_label = tags.target_tags.multi_output
-        return tags
 
 
 @described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)

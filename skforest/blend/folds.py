@@ -6,7 +6,11 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 
 from ..estimators.base import take_rows
-from ..table.training_set import IS_LEFT_OUT, TRAINS
+from ..estimators.validation import errors_about
+from ..table.feature_map import FeatureMap
+from ..table.frames import as_frame
+from ..table.training_set import IS_LEFT_OUT, TRAINS, TrainingSet, check_sample_weight
+from .members import BlendedRows
 
 
 def sample_folds(cv, X, y, rows, groups, is_class):
@@ -80,6 +84,38 @@ def sample_folds(cv, X, y, rows, groups, is_class):
     is_test = code[present] == IS_LEFT_OUT
     fold[present] = np.where(is_test.any(axis=1), is_test.argmax(axis=1), code.shape[1])
     return fold, code.shape[1], None, code
+
+
+def compares_all_rows(blend, groups):
+    """Are members compared on the rows of all folds, however many rows there are?
+
+    Without `refit`, all trees are kept, and each fold is left out by the same number of trees.
+    Folds of groups and splitters may differ, and scorers may need rows of all classes.
+    """
+    has_equal_folds = (blend.cv is None or isinstance(blend.cv, Integral)) and groups is None
+    return not (blend.refit and has_equal_folds and blend.scoring is None)
+
+
+def given_samples(blend, validation, training, trained_rows, levels, encoding):
+    """The `BlendedRows` of `X_val`; its members are trained on other rows.
+
+    `validation` has the arguments of `fit`. `training` and `trained_rows` are those of
+    `BlendedRows`, and `levels` the categories of X.
+    """
+    X, y, sample_weight = validation
+    with errors_about("X_val, y_val"):
+        numbers, y, _, _ = blend._validate_fit(X, y, None, levels)
+    weight = check_sample_weight(sample_weight, len(numbers), "sample_weight_val")
+    target = blend._encode_known_target(y, "y_val")
+    numbers, _ = FeatureMap.fit(numbers, weight, levels, False).training_inputs(numbers)
+    rows = TrainingSet(numbers, target, weight)
+    y, classes = blend._decoded(target)
+    X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
+    folds = np.where(rows.row_of_sample >= 0, 0, -1), 1, None, None
+    weight = None if sample_weight is None else weight
+    samples = BlendedRows(X, y, weight, rows, folds, classes, True, encoding)
+    samples.training, samples.trained_rows, samples.is_given = training, trained_rows, True
+    return samples
 
 
 class BadRows(ValueError):

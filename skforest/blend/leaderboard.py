@@ -47,7 +47,7 @@ def score_name(blend):
 
 def constant_response(samples):
     """The weighted mean of the targets, or shares of the classes, for each compared row."""
-    y, weight = samples.rows.y, samples.rows.weight
+    y, weight = samples.trained_rows.y, samples.trained_rows.weight
     if samples.classes is None:
         mean = np.average(y, axis=0, weights=weight)
     else:

@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators.base import take_rows
-from ..estimators.prediction import has_classes, has_response, is_forest, response_of
+from ..estimators.prediction import has_classes, has_response, is_forest, predicting, response_of
 from ..estimators.targets import ForestClassifierMixin
 from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
@@ -44,17 +44,22 @@ class BlendedRows:
     it is None. `splits`, int8 of shape (n_samples, n_folds), says for each fold which samples
     train and which are predicted, see `TrainingSet.with_folds`; None: the samples of the fold are
     predicted, and all others train. `groups` are the group numbers of the samples, or None.
+
+    `training` has X, y, weight and groups of the samples that train, and `trained_rows` is their
+    TrainingSet. If `is_given`, the samples are other rows, which are predicted only.
     """
 
     n_batches = 3  # whose prediction is timed
     checkpoint = None  # folder for the trees of members
     refit = True  # the parameter of blends
+    is_given = False
 
     def __init__(self, X, y, weight, rows, folds, classes, compares_all, encoding, groups=None):
         self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
         self.encoding = encoding  # function from an estimator to one that reads X
-        self.classes, self.groups = classes, groups  # classes of every output; None in regression
-        self.rows = rows  # TrainingSet
+        self.training = X, y, weight, groups
+        self.classes = classes  # of every output; None in regression
+        self.rows = self.trained_rows = rows  # TrainingSet
         fold, n_folds, self.parts, self.splits = folds
         self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
         self.first = first = rows.first_samples()
@@ -105,6 +110,8 @@ class BlendedRows:
                 np.flatnonzero(self.splits[:, number] == code) for code in (TRAINS, IS_LEFT_OUT)
             ]
         is_own = self.fold == number
+        if self.is_given:
+            return np.flatnonzero(self.trained_rows.row_of_sample >= 0), np.flatnonzero(is_own)
         return np.flatnonzero((self.fold >= 0) & ~is_own), np.flatnonzero(is_own)
 
     def in_folds(self, data):
@@ -178,19 +185,22 @@ class OwnMember(Member):
         model = self.estimator
         model._validate_params()
         self._limit = TimeLimit.of(model.time_limit, time.perf_counter(), samples.n_compared)
-        given = {"sample_weight": samples.weight, "groups": samples.groups, "limit": limit}
+        X, y, weight, groups = samples.training
+        given = {"sample_weight": weight, "groups": groups, "limit": limit}
+        if samples.is_given and _stops_early(model):
+            given["validation"] = samples.X, samples.y, samples.weight
         self.request = model._request(previous=None, **given)
         # Settings that are chosen from the data are chosen on all rows. They are few, so they leak
         # little.
-        self.data = model._read_training_set(samples.X, samples.y, self.request)
+        self.data = model._read_training_set(X, y, self.request)
         self.folder = None if samples.checkpoint is None else Path(samples.checkpoint) / self.name
         self.settings = model._settings(self.data, self.request)
         self.method = model._method(self.settings)
         self.unit = self.method.units[0]
-        self.in_folds, self.fold, self.row = samples.in_folds(self.data)
         self.n_wanted = self.method.n_members
         n_left_out, n_trees = samples.n_folds, self.n_wanted
-        self.keeps_folds = samples.splits is None and self.method.keeps_folds(samples.n_folds)
+        keeps_folds = samples.splits is None and not samples.is_given
+        self.keeps_folds = keeps_folds and self.method.keeps_folds(samples.n_folds)
         self.may_refit = samples.refit
         if not self.keeps_folds:
             n_left_out = samples.n_compared
@@ -200,7 +210,10 @@ class OwnMember(Member):
         self.forest, self.records = None, []
         self.is_cut = False
         self.growth = max(1.0, self.n_wanted / self.n_folds)
-        self.in_folds = self.in_folds.with_folds(self.fold, n_left_out)
+        self.in_folds, self.is_whole = self.data, samples.is_given
+        if not samples.is_given:
+            in_folds, fold, self.row = samples.in_folds(self.data)
+            self.in_folds = in_folds.with_folds(fold, n_left_out)
 
     def extend(self, n, samples, limit=None):
         """Train the next trees, each without one of the folds."""
@@ -226,6 +239,8 @@ class OwnMember(Member):
 
     def response(self, samples):
         """Mean response of each compared row over the trees that left it out; NaN if none did."""
+        if samples.is_given:
+            return response_of(self.estimator, samples.X, samples.classes)[samples.compared]
         data = self.in_folds
         others = Trained(self.forest, self.records, range(self.n_done), data).without_held_out
         response, n_predicting = mean_response(self.forest, data, data.is_left_out, others)
@@ -312,7 +327,7 @@ class OtherMember(Member):
             self.fitted, self.n_done = model, k + 1
             self.seconds += time.perf_counter() - start
             self.step_seconds = self.seconds / self.n_done
-            n_present = np.count_nonzero(samples.fold >= 0)
+            n_present = 0 if samples.is_given else np.count_nonzero(samples.fold >= 0)
             self.final_seconds = self.step_seconds * n_present / len(train)
         if not self.n_done:
             raise NotInTime(f"{self.name}: there is no time for a fold")
@@ -324,28 +339,41 @@ class OtherMember(Member):
 
     def train(self, samples, limit, is_wanted):
         """Train on all rows, or keep the model of the last fold if there is no time."""
-        self.is_refitted = limit is None or limit.left() > self.final_seconds
+        has_time = limit is None or limit.left() > self.final_seconds
+        self.is_refitted = has_time and not samples.is_given
         if self.is_refitted:
             self.fitted = self._fitted(samples, np.flatnonzero(samples.fold >= 0))
         del self.total, self.n_predicted
 
     def _fitted(self, samples, own):
         model, options = clone(self.model), {}
-        if samples.weight is not None:
+        X, y, weight, _ = samples.training
+        if weight is not None:
             if not _takes_weight(self.estimator):
                 raise ValueError(
                     f"the member {self.name!r}, a {type(self.estimator).__name__}, takes no "
                     "sample_weight; members need it where the blend has class_weight, or "
                     "sample_weight in fit"
                 )
-            options = weight_options(model, samples.weight[own])
-        return model.fit(take_rows(samples.X, own), samples.y[own], **options)
+            options = weight_options(model, weight[own])
+        if samples.is_given and _stops_early(model):
+            options |= {
+                "X_val": samples.X,
+                "y_val": samples.y,
+                "sample_weight_val": samples.weight,
+            }
+        return model.fit(take_rows(X, own), y[own], **options)
 
 
 def kind_of(estimator):
     """The class of a member that trains an estimator."""
     is_own = has_response(estimator) and estimator._trains_members
     return OwnMember if is_own else OtherMember
+
+
+def _stops_early(model):
+    """Can it stop early on rows that are passed to `fit`?"""
+    return bool(getattr(model, "early_stopping", True)) and has_fit_parameter(model, "X_val")
 
 
 def _takes_weight(model):
@@ -399,10 +427,8 @@ def criterion_of(blend, samples, members):
         def take(rows):
             return take_rows(samples.X, samples.compared[rows])
 
-        predicting, own_y = partial(_predicting, blend), samples.y[samples.compared]
-        return Scorer(
-            scorer, predicting, take, own_y, samples.compared_count, np.sum(samples.fold >= 0)
-        )
+        of, own_y = partial(predicting, blend), samples.y[samples.compared]
+        return Scorer(scorer, of, take, own_y, samples.compared_count, np.sum(samples.fold >= 0))
     if is_classifier(blend):
         n_classes = [len(labels) for labels in samples.classes]
         is_sharpened = blend.calibrate and len(n_classes) == 1
@@ -437,26 +463,6 @@ def _exact_response(samples):
     return np.concatenate(
         [0.1 / len(labels) + 0.9 * np.eye(len(labels))[codes] for codes, labels in columns], axis=1
     )
-
-
-def _predicting(blend, X, response):
-    """An estimator whose predictions for X are those of a response."""
-
-    def known(rows):
-        if rows is not X and not _has_same_entries(rows, X):
-            raise ValueError("scoring must predict all rows of its X, in their order")
-        return response
-
-    model = copy(blend)
-    model._response = known
-    return model
-
-
-def _has_same_entries(X, other):
-    X, other = np.asarray(X), np.asarray(other)
-    if X.shape != other.shape:
-        return False
-    return bool(((X == other) | ((X != X) & (other != other))).all())
 
 
 def responder_of(blend, classes):

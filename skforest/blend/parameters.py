@@ -1,5 +1,7 @@
 """Members of a blend as its parameters: ``set_params(name__parameter=...)``."""
 
+from sklearn.utils import get_tags
+
 from .._docs import with_texts
 
 
@@ -10,7 +12,7 @@ def is_estimator(value):
 
 @with_texts()
 class MemberParameters:
-    """`get_params` and `set_params` of estimators with named `members`, before the base class."""
+    """Parameters and tags of estimators with named `members`; before the base class."""
 
     def _pairs(self):
         """Entries ``(name, estimator)`` of `members`, unless the name is that of a parameter."""
@@ -51,6 +53,18 @@ class MemberParameters:
                 for item, new in zip(self.members, is_new)
             ]
         return super().set_params(**params)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        estimators = () if isinstance(self.members, str) else self.members
+        for item in estimators:
+            estimator = item[-1] if isinstance(item, tuple) else item
+            if is_estimator(estimator):
+                own = get_tags(estimator)
+                tags.target_tags.multi_output &= own.target_tags.multi_output
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = tags.target_tags.multi_output
+        return tags
 
 
 def check_names(members, parameters):

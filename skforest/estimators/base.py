@@ -120,11 +120,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             by manifold, CO2 and hinge forests and by oblique boosting. Estimators that do not
             scale features keep uint8 and bool as bytes and convert other numbers to float32; all
             others scale features in float64.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, or numbers in regression.
-        sample_weight : array-like of shape (n_samples,), default=None
-            At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
-            weight of 0 to leaving it out. None: all weights are 1.
+        {takes_targets}
         {checkpoint}
 
         {returns_self}

@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -45,10 +46,8 @@ class HeldOutScoring:
         """The criterion of the responses of some rows; y as in a TrainingSet."""
         y, _ = self.model._decoded(y)
         scorer = get_scorer(self.scorer) if isinstance(self.scorer, str) else self.scorer
-        return Scorer(scorer, self._predicting, as_column, y, weight, len(y), "early_stopping")
-
-    def _predicting(self, X, response):
-        return predicting(self.model, response)
+        of = partial(predicting, self.model)
+        return Scorer(scorer, of, as_column, y, weight, len(y), "early_stopping")
 
     def check(self, data, link):
         """Raise the error that the scorer raises for the prediction before the first round."""

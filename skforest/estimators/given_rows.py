@@ -9,6 +9,21 @@ from .base import _fit_context
 from .validation import errors_about
 
 
+def given_rows(estimator, X_val, y_val, sample_weight_val):
+    """The rows for early stopping, as a field of `FitRequest`; None if there are none."""
+    if X_val is None and y_val is None and sample_weight_val is None:
+        return None
+    for name, value in (("X_val", X_val), ("y_val", y_val)):
+        if value is None:
+            raise ValueError(f"{name}=None: X_val and y_val must be passed together")
+    if not getattr(estimator, "early_stopping", True):
+        raise ValueError(
+            f"early_stopping={estimator.early_stopping!r} cannot be used with X_val and y_val: "
+            'set it to "auto" or True'
+        )
+    return X_val, y_val, sample_weight_val
+
+
 @with_texts()
 class GivenRowsMixin:
     """`X_val` in `fit`; before `BaseForest` in the list of bases."""
@@ -35,11 +50,7 @@ class GivenRowsMixin:
             Or of shape ``(n_samples, *feature_shape)``. It may hold numbers, categories and
             missing values, see :doc:`/guide/tables`, but no infinite values. Sparse X is possible
             without `feature_shape`, and in boosting without linear leaves and a linear start.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, or numbers in regression.
-        sample_weight : array-like of shape (n_samples,), default=None
-            At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a
-            weight of 0 to leaving it out. None: all weights are 1.
+        {takes_targets}
         groups : array-like of shape (n_samples,), default=None
             Groups of rows that are held out together, such as all rows of a patient; at least 2
             groups. None: rows are held out one by one.
@@ -47,31 +58,14 @@ class GivenRowsMixin:
             Rows for early stopping, with the columns of X, instead of held-out rows of X. All bags
             are then trained on all rows of X, and none is trained again. Hinge forests are then
             stopped early, too, and `X_val` also determines the shift of a quantile.
-        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
-            Targets of `X_val`. Labels must occur in y.
-        sample_weight_val : array-like of shape (n_val,), default=None
-            Weights of `X_val`, like `sample_weight`; they are not multiplied by `class_weight`.
+        {takes_given_targets}
         {checkpoint}
 
         {returns_self}
         """
-        validation = self._check_validation(X_val, y_val, sample_weight_val)
+        validation = given_rows(self, X_val, y_val, sample_weight_val)
         given = {"groups": groups, "validation": validation, "checkpoint": checkpoint}
         return self._fit(X, y, sample_weight=sample_weight, **given)
-
-    def _check_validation(self, X_val, y_val, sample_weight_val):
-        """The rows for early stopping, as a field of `FitRequest`; None if there are none."""
-        if X_val is None and y_val is None and sample_weight_val is None:
-            return None
-        for name, value in (("X_val", X_val), ("y_val", y_val)):
-            if value is None:
-                raise ValueError(f"{name}=None: X_val and y_val must be passed together")
-        if not getattr(self, "early_stopping", True):
-            raise ValueError(
-                f"early_stopping={self.early_stopping!r} cannot be used with X_val and y_val: "
-                'set it to "auto" or True'
-            )
-        return X_val, y_val, sample_weight_val
 
     def _read_training_set(self, X, y, request):
         data = super()._read_training_set(X, y, request)

@@ -37,12 +37,15 @@ class Unwrapped:
         Expression that leads to the estimator, as ``estimator.best_estimator_[-1]``.
     paths : list of str
         Expressions that lead to the transformers.
+    step : str or None
+        Name of the step of a pipeline that the estimator is, after transformers.
     """
 
     estimator: object
     transformers: list
     path: str
     paths: list
+    step: str | None = None
 
     def transform(self, X):
         """Rows as the estimator takes them."""
@@ -73,14 +76,15 @@ def unwrapped(estimator, path="estimator"):
     Any other object is returned unchanged. Raises NotFittedError if a search has no best
     estimator, and TypeError if a pipeline has no last step.
     """
-    transformers, paths = [], []
+    transformers, paths, step = [], [], None
     while True:
         inner = _inner(estimator, path)
         if inner is None:
-            return Unwrapped(estimator, transformers, path, paths)
+            return Unwrapped(estimator, transformers, path, paths, step)
         if isinstance(estimator, Pipeline) and not _passes_through(estimator):
             transformers.append(estimator[:-1])
             paths.append(f"{path}[:-1]")
+            step = estimator.steps[-1][0]
         estimator, path = inner
 
 

@@ -8,11 +8,13 @@ files from untrusted sources.
 """
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 from sklearn import show_versions as show_scikit_learn_versions
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
 
 import skforest
 
@@ -20,11 +22,12 @@ from .._docs import with_texts
 from ..blend.encoding import TableReader
 from ..blend.parameters import is_estimator
 from ..estimators.prediction import is_forest
-from ..estimators.unwrap import rewrapped, unwrapped, unwrapped_alone
+from ..estimators.unwrap import active_steps, rewrapped, unwrapped, unwrapped_alone
 from ..forest import Forest, load_with_header, package_versions
 from ..forest.io import as_value_error, write_forests
 from ..forest.storage import Levels, is_prior_ratio
 from ..inspect.contents import forest_of
+from ..table.dates import DateFeatures
 from ..training.parameters import ParameterObject
 from .others import OtherObjects
 
@@ -167,11 +170,12 @@ def save(estimator, path, *, layout="file"):
     Parameters
     ----------
     estimator : estimator of skforest
-        Fitted. Of a search, or of a pipeline without transformers, only the fitted estimator
-        inside is saved. Members of a blend from other packages are written by skops. A
-        `random_state` that is a generator is saved as None; this affects another fit, but not
-        predictions. `partial_fit` cannot continue the training of a loaded estimator. Labels of
-        dtype object, such as strings of a data frame, are loaded as an array of fixed-length str.
+        Fitted. Of a search, only the fitted estimator inside is saved. Of a pipeline, the
+        transformers are saved if they are `DateFeatures`, and `load` returns a pipeline. Members
+        of a blend from other packages are written by skops. A `random_state` that is a generator
+        is saved as None; this affects another fit, but not predictions. `partial_fit` cannot
+        continue the training of a loaded estimator. Labels of dtype object, such as strings of a
+        data frame, are loaded as an array of fixed-length str.
     path : str, Path or binary file
         An existing file is replaced once the new one is complete. If you pass an open file, such
         as `io.BytesIO` or a member of an archive, everything is written at the end.
@@ -184,8 +188,8 @@ def save(estimator, path, *, layout="file"):
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If JSON cannot represent a parameter, if labels have mixed types, or if transformers of a
-        pipeline change the rows.
+        If JSON cannot represent a parameter, if labels have mixed types, or if other transformers
+        of a pipeline change the rows.
     ImportError
         If skops is needed and not installed.
     ValueError
@@ -211,14 +215,52 @@ def save(estimator, path, *, layout="file"):
     >>> again.predict(X[::50])
     array([0, 1, 2])
     """
-    estimator = unwrapped_alone(estimator, "a file", "; or save the pipeline with skops or joblib")
+    whole, advice = unwrapped(estimator), "; or save the pipeline with skops or joblib"
+    estimator = unwrapped_alone(estimator, "a file", advice, _is_saved)
     others = OtherObjects()
     if hasattr(estimator, "members_"):
         members, extra = _parts_of_blend(estimator, others)
     else:
         members, extra = [(_forest_of_estimator(estimator), _header_of(estimator, others))], {}
+    if steps := [pair for own in whole.transformers for pair in active_steps(own)]:
+        steps = [[name, _transformer_to_json(step, others)] for name, step in steps]
+        extra["pipeline"] = {"transformers": steps, "step": whole.step}
     _check_strings([extra, *(entries for _, entries in members)])
     write_forests(path, members, layout, extra, others.content())
+
+
+def _is_saved(step):
+    """True if a file may contain a transformer, otherwise None."""
+    return True if type(step) is DateFeatures else None
+
+
+def _transformer_to_json(step, others):
+    names = getattr(step, "feature_names_in_", None)
+    state = {"n_features_in_": step.n_features_in_, "_dates": step._dates}
+    state["feature_names_in_"] = None if names is None else names.tolist()
+    state = {name: _to_json(value, name, others) for name, value in state.items()}
+    return {"params": _params_to_json(step, others), "state": state}
+
+
+def _in_pipeline(estimator, header, others):
+    """The pipeline of transformers and a fitted estimator."""
+    steps = []
+    for name, entry in header["transformers"]:
+        step = DateFeatures(**{k: _from_json(v, others) for k, v in entry["params"].items()})
+        step.n_features_in_, step._dates = (
+            _from_json(entry["state"][key], others) for key in ("n_features_in_", "_dates")
+        )
+        if (names := entry["state"]["feature_names_in_"]) is not None:
+            step.feature_names_in_ = np.array(names, dtype=object)
+        step._check_dates()
+        steps.append((str(name), step))
+    steps.append((str(header["step"]), estimator))
+    for (_, step), (_, following) in reversed([*pairwise(steps)]):
+        n_columns = following.n_features_in_
+        # Each column becomes at least one.
+        if step.n_features_in_ > n_columns or len(step.get_feature_names_out()) != n_columns:
+            raise ValueError(f"transformers do not make {n_columns} columns")
+    return Pipeline(steps)
 
 
 def _parts_of_blend(blend, others):
@@ -260,7 +302,7 @@ def load(path, *, mmap_mode=None, trusted=()):
 
     Returns
     -------
-    estimator : estimator of skforest
+    estimator : estimator of skforest, or Pipeline
         Fitted; it predicts exactly what the saved estimator predicts.
 
     Raises
@@ -290,10 +332,14 @@ def load(path, *, mmap_mode=None, trusted=()):
     with as_value_error(f"{path} is damaged"):
         _check_strings(header)
         if is_blend:
-            return _restored_blend(header, forests, others)
-        if len(forests) > 1:
+            estimator = _restored_blend(header, forests, others)
+        elif len(forests) > 1:
             raise ValueError(f"it has {len(forests)} forests, but is no blend")
-        return _restored(first, forests[0], others)
+        else:
+            estimator = _restored(first, forests[0], others)
+        if "pipeline" in header:
+            estimator = _in_pipeline(estimator, header["pipeline"], others)
+        return estimator
 
 
 def _class_of(name, path, *others):

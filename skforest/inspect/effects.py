@@ -1,4 +1,4 @@
-"""Effects of single columns on predictions, in the style of scikit-learn's displays."""
+"""Effects of columns and of pairs on predictions, in the style of scikit-learn's displays."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +16,7 @@ from ..table.dates import days_of
 from ..table.feature_map import level_text
 from ..table.frames import CATEGORY, DATE, as_frame, is_missing, read_table, table_of_matrix
 from .contents import check_int, column_numbers, output_number
+from .pairs import MAX_POINTS, MAX_TEXT, PairEffect, predicted
 from .picture import COLOURS, panels
 
 KINDS = ("average", "individual", "both", "ale")
@@ -23,8 +24,7 @@ METHODS = ("auto", "predict_proba", "decision_function")
 TAIL = 0.01  # share of the values at either end that partial dependence does not show
 MAX_LEVELS = 20  # of a category that are shown
 N_PARTS = 100  # of the values of a column, to compare its distributions
-MAX_ROWS = 100_000  # that are predicted together
-N_PANELS, N_BARS, MAX_TEXT = 3, 30, 35  # side by side; of a panel; characters below it
+N_PANELS, N_BARS = 3, 30  # side by side; of a panel
 
 
 @dataclass
@@ -54,13 +54,13 @@ class Effect:
 
 
 class EffectDisplay:
-    """Curves of how predictions depend on single columns.
+    """Curves of how predictions depend on single columns, and maps of pairs of columns.
 
     Use `from_estimator`.
 
     Parameters
     ----------
-    effects : list of Effect
+    effects : list of Effect and PairEffect
     kind : {"average", "individual", "both", "ale"}, default="average"
     centered : bool, default=False
         Whether curves start at 0.
@@ -70,14 +70,14 @@ class EffectDisplay:
     Attributes
     ----------
     axes_ : ndarray of matplotlib.axes.Axes
-        One for each column.
+        One for each column or pair.
     figure_ : matplotlib.figure.Figure
 
     See Also
     --------
     shapley_values : Contributions of columns to the prediction of single rows.
     PartitionDisplay : Predictions over two columns.
-    sklearn.inspection.PartialDependenceDisplay : Partial dependence, also on pairs of columns.
+    sklearn.inspection.PartialDependenceDisplay : Partial dependence in scikit-learn.
 
     Examples
     --------
@@ -129,8 +129,11 @@ class EffectDisplay:
             search or a pipeline, whose columns are those that it takes, before its transformers.
         X : {array-like, dataframe} of shape (n_samples, n_features)
             Rows of the training set, or others like them.
-        columns : sequence of str or int, or one of these
-            Names or numbers of the columns, which may hold numbers, categories or dates.
+        columns : sequence of str, int or pairs of these, or one str or int
+            Names or numbers of the columns, which may hold numbers, categories or dates. A pair is
+            a tuple of two columns, and needs ``kind="average"``. It is drawn as a map if both hold
+            numbers, as a line for each level if one has levels, and as a table if both have.
+            Numbers with at most 6 values are levels, too.
         kind : {"average", "individual", "both", "ale"}, default="average"
             "average": partial dependence [1]_, the mean prediction of all rows with the same value
             in the column. "individual": the predictions of single rows with each value [2]_.
@@ -143,17 +146,17 @@ class EffectDisplay:
         response_method : {"auto", "predict_proba", "decision_function"}, default="auto"
             What a classifier predicts. "auto": probabilities, or else the decision function.
         centered : bool, default=False
-            Whether the curves of "average", "individual" and "both" start at 0.
+            Whether the curves of "average", "individual" and "both" start at 0; not of pairs.
         grid_resolution : int, default=50
             Number of values of a column of numbers at which curves are computed, at least 2. They
             are quantiles of its values, from 1 % to 99 % except for "ale", or all of its values if
-            they are fewer.
+            they are fewer. Pairs have at most 15.
         subsample : int or None, default=500
             Number of rows that are predicted with all values, drawn at random. None: all.
         random_state : int, RandomState or None, default=0
             Seed of the rows that are drawn.
         ax : matplotlib.axes.Axes or array-like of such, default=None
-            Axes to plot on, one for each column. None: a new figure.
+            Axes to plot on, one for each column or pair. None: a new figure.
 
         Returns
         -------
@@ -165,7 +168,7 @@ class EffectDisplay:
         a category without an order are put in an order in which the other columns change little,
         as in [3]_. The effect of a missing value is the mean difference from predictions with
         known values, in rows in which it is missing. Of a category, the 20 most frequent levels
-        are shown.
+        are shown. In pairs, missing values are a level of categories, and left out of numbers.
 
         References
         ----------
@@ -186,17 +189,24 @@ class EffectDisplay:
         check_int("subsample", subsample, 1, or_none=True)
         rows = TableRows(estimator, X)
         columns = [columns] if isinstance(columns, str | Integral) else columns
-        numbers = column_numbers("columns", columns, rows.table.names)
+        columns = [one if isinstance(one, tuple) else (one,) for one in columns]
+        columns = [column_numbers("columns", one, rows.table.names) for one in columns]
+        for own in columns:
+            if len(own) > 1 and (len(set(own)) != 2 or len(own) != 2 or kind != "average"):
+                names = tuple(rows.table.names[j] for j in own)
+                needed = 'kind="average"' if kind != "average" else "two different columns"
+                raise ValueError(f"columns has {names}: effects of pairs need {needed}")
         respond, response_name = _response(estimator, rows, response_method, target)
         drawn = random_stream(draw_seed(random_state), 0).permutation(rows.table.n_rows)
         drawn = np.sort(drawn[:subsample])
         effects = []
-        for j in numbers:
-            codes, levels = rows.codes(j)
-            points = _points(codes, levels, grid_resolution, 0 if kind == "ale" else TAIL)
-            missing = np.flatnonzero(np.isnan(codes))
-            if not len(points):
-                raise ValueError(f"column {rows.table.names[j]!r} of X has only missing values")
+        for j, *others in columns:
+            if others:
+                effects.append(_pair(rows, respond, (j, *others), grid_resolution, drawn))
+                continue
+            codes, levels, points, missing = _column(
+                rows, j, grid_resolution, 0 if kind == "ale" else TAIL
+            )
             if kind == "ale" and levels is not None and not rows.table.is_ordered(j):
                 points = points[_order_of_levels(rows, j, codes, points)]
 
@@ -207,25 +217,13 @@ class EffectDisplay:
             if kind == "ale":
                 average = _accumulated(predict, codes, levels, points, missing[: len(drawn)])
             else:
-                sources = [*points, *missing[:1]]
-                n_parts = -(-len(drawn) * len(sources) // MAX_ROWS)
-                curves = [
-                    predict(np.tile(drawn, len(part)), np.repeat(part, len(drawn)))
-                    for part in np.array_split(sources, n_parts)
-                ]
-                curves = np.concatenate(curves).reshape(len(sources), -1).T
+                sources = np.array([*points, *missing[:1]])[:, None]
+                curves = predicted(rows, respond, (j,), sources, drawn).T
                 curves = curves - curves[:, :1] if centered else curves
                 average = curves.mean(axis=0)
-            values = codes[[*points, *missing[:1]]]
-            if levels is not None:
-                place = {code: i for i, code in enumerate(values.tolist())}
-                others = np.where(np.isnan(codes), np.nan, -1.0)
-                codes = np.array([place.get(code, other) for code, other in zip(codes, others)])
-                shown = [None if np.isnan(code) else levels[int(code)] for code in values]
-                values = np.array(shown, dtype=object)
-            name = rows.table.names[j] if rows.is_named else f"x[{j}]"
+            values, data = _shown(codes, levels, [*points, *missing[:1]])
             is_date = rows.table.kind(j) == DATE
-            effects.append(Effect(str(name), values, average, curves, codes, is_date))
+            effects.append(Effect(rows.name(j), values, average, curves, data, is_date))
         options = {"centered": centered and kind != "ale", "response_name": response_name}
         return cls(effects, kind=kind, **options).plot(ax=ax)
 
@@ -239,7 +237,7 @@ class EffectDisplay:
         n_curves : int, default=50
             Number of single rows whose curves are drawn, at least 1.
         ax : matplotlib.axes.Axes or array-like of such, default=None
-            Axes to plot on, one for each column. None: a new figure.
+            Axes to plot on, one for each column or pair. None: a new figure.
 
         Returns
         -------
@@ -250,11 +248,15 @@ class EffectDisplay:
         if ax is None:
             n_columns = min(n_panels, N_PANELS)
             size = (0.8 + 3.6 * n_columns, 3.4 * -(-n_panels // n_columns))
-            ax = panels(self, None, n_panels, size, n_columns=n_columns)
+            shares_y = not any(isinstance(effect, PairEffect) for effect in self.effects)
+            ax = panels(self, None, n_panels, size, n_columns=n_columns, shares_y=shares_y)
         self.axes_ = panels(self, ax, n_panels, None)
         self.figure_ = self.axes_[0].figure
         for axes, effect in zip(self.axes_, self.effects):
-            self._plot_effect(axes, effect, n_curves)
+            if isinstance(effect, PairEffect):
+                effect.plot(axes, f"mean {self.response_name}")
+            else:
+                self._plot_effect(axes, effect, n_curves)
         if self.kind == "both":
             place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2}
             self.axes_[0].legend(frameon=False, **place)
@@ -340,6 +342,10 @@ class TableRows:
         own = getattr(inside.estimator, "is_categorical_", None)
         self._is_category = own if own is not None and not inside.transformers else None
 
+    def name(self, j):
+        """Name of a column, for labels."""
+        return str(self.table.names[j]) if self.is_named else f"x[{j}]"
+
     def codes(self, j):
         """A column as numbers, NaN if missing, and the levels if it is a category, or None."""
         kind = self.table.kind(j)
@@ -392,6 +398,43 @@ def _response(estimator, rows, method, target):
         label = f"{target[1]} (output {target[0]})" if isinstance(target, tuple) else target
         return lambda which: outputs(which)[:, k], f"{what} of {label}"
     return lambda which: outputs(which)[:, k], "prediction" + f" of output {k}" * (n_outputs > 1)
+
+
+def _column(rows, j, n_points, tail):
+    """A column as numbers, its levels, rows with the values to show, and rows without one."""
+    codes, levels = rows.codes(j)
+    points = _points(codes, levels, n_points, tail)
+    if not len(points):
+        raise ValueError(f"column {rows.table.names[j]!r} of X has only missing values")
+    return codes, levels, points, np.flatnonzero(np.isnan(codes))
+
+
+def _shown(codes, levels, which):
+    """The values in some rows, numbers or levels, and the column: numbers, or places in these."""
+    values = codes[which]
+    if levels is None:
+        return values, codes
+    place = {code: i for i, code in enumerate(values.tolist())}
+    others = np.where(np.isnan(codes), np.nan, -1.0)
+    codes = np.array([place.get(code, other) for code, other in zip(codes, others)])
+    shown = [None if np.isnan(code) else levels[int(code)] for code in values]
+    return np.array(shown, dtype=object), codes
+
+
+def _pair(rows, respond, columns, n_points, drawn):
+    """The effect of a pair of columns, by their numbers."""
+    points, shown = [], []
+    for j in columns:
+        codes, levels, own, missing = _column(rows, j, min(n_points, MAX_POINTS), TAIL)
+        points.append([*own, *(missing[:1] if levels is not None else ())])
+        shown.append(_shown(codes, levels, points[-1]))
+    sources = np.stack(np.meshgrid(*points, indexing="ij"), axis=-1)
+    average = predicted(rows, respond, columns, sources.reshape(-1, 2), drawn).mean(axis=1)
+    average = average.reshape(sources.shape[:2])
+    values, data = zip(*shown)
+    names = tuple(map(rows.name, columns))
+    is_date = tuple(rows.table.kind(j) == DATE for j in columns)
+    return PairEffect(names, values, average, np.stack(data, axis=1), is_date)
 
 
 def _points(codes, levels, n_points, tail):

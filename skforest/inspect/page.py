@@ -16,11 +16,12 @@ STYLE = """
 .skforest-report h1 {font-size: 1.6em} .skforest-report h2 {font-size: 1.2em; margin-top: 1.8em;
  border-bottom: 1px solid var(--line)}
 .skforest-report .wide {overflow-x: auto}
-.skforest-report table {border-collapse: collapse; font-size: .9em; color: var(--text)}
-.skforest-report th, .skforest-report td {text-align: left; padding: .25em .8em;
+.skforest-report table {border-collapse: collapse; font-size: .9em; color: var(--text);
+ margin: .8em 0}
+.skforest-report th, .skforest-report td {text-align: left !important; padding: .25em .8em;
  border-bottom: 1px solid var(--line); background: var(--page); white-space: nowrap}
 .skforest-report th {background: var(--soft)}
-.skforest-report .number {text-align: right; font-variant-numeric: tabular-nums}
+.skforest-report .number {text-align: right !important; font-variant-numeric: tabular-nums}
 .skforest-report img {max-width: 100%; height: auto; background: #fff; border-radius: 6px;
  margin: .4em 0}
 .skforest-report img.broad {min-width: 680px}

@@ -71,7 +71,7 @@ def import_axes(name):
     return Axes
 
 
-def panels(display, ax, n_panels, size, widths=None, n_columns=None):
+def panels(display, ax, n_panels, size, widths=None, n_columns=None, shares_y=True):
     """Axes to plot on: those given, or those of a new figure, which share y if they have rows."""
     Axes = import_axes(type(display).__name__)
     if ax is None:
@@ -79,7 +79,7 @@ def panels(display, ax, n_panels, size, widths=None, n_columns=None):
 
         options = {"figsize": size, "layout": "constrained", "width_ratios": widths}
         n_rows = -(-n_panels // n_columns) if n_columns else 1
-        options["sharey"] = n_columns is not None
+        options["sharey"] = n_columns is not None and shares_y
         axes = plt.subplots(n_rows, n_columns or n_panels, squeeze=False, **options)[1].ravel()
         for unused in axes[n_panels:]:
             unused.remove()

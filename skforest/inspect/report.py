@@ -20,7 +20,6 @@ from .effects import EffectDisplay, TableRows
 from .explain import shapley_values
 from .importances import importances_table
 from .page import Report, Section, cell_text
-from .partition import PartitionDisplay
 from .picture import COLOURS, import_axes
 from .plotting import plot_tree
 
@@ -33,6 +32,7 @@ N_COLUMNS = 100  # columns in the table of columns
 N_BARS = 15  # columns in the table of importances
 N_EFFECTS = 6
 N_PAIRED, N_PAIR_ROWS = 4, 40  # columns whose pairs are measured, on the square of so many rows
+N_PICTURE_ROWS = 100  # of the picture of the first pair
 N_BACKGROUND = 100
 MAX_CURVES = 10  # classes with a curve each
 MAX_POINTS = 1000  # of a scatter plot
@@ -354,7 +354,7 @@ def _importances(subject):
         if impurity is None:
             return None
         rows = [(name, float(value)) for name, value in impurity.items()][:N_BARS]
-        section.table(("column", "share of the decrease of impurity"), rows)
+        section.table(("column", "importance in training"), rows)
         if subject.X is not None:
             ranked = [subject.names.index(n) for n in impurity if n in subject.names]
             subject.order = ranked or list(range(len(subject.names)))
@@ -379,9 +379,9 @@ def _importances(subject):
         f"Decrease of {what} when a column is permuted (mean and standard deviation of "
         f"{N_REPEATS} permutations of {len(rows)} rows"
         + (f", {n_columns} of {len(names)} columns)" if n_columns < len(names) else ")")
-        + (", and its share of the decrease of impurity in training." if known else ".")
+        + (", and its share of the importances that training found." if known else ".")
     )
-    head = ("column", "decrease", "deviation", *(("impurity",) if known else ()))
+    head = ("column", "decrease", "deviation", *(("in training",) if known else ()))
     section.table(
         head,
         [
@@ -468,13 +468,11 @@ def _pairs(subject):
         ("pair", "interaction in percent", "deviation of the joint effect"),
         [(f"{names[j]} x {names[k]}", share, deviation) for share, deviation, j, k in found],
     )
-    is_number = [subject.rows.codes(j)[1] is None for j in range(len(names))]
-    numeric = [pair for _, _, *pair in found if all(is_number[j] for j in pair)]
-    if numeric and not unwrapped(subject.estimator).transformers:
-        display = PartitionDisplay.from_estimator(
-            subject.estimator, subject.X, features=numeric[0], grid_resolution=100
-        )
-        section.picture(display.figure_, "prediction over the strongest pair of numbers")
+    strongest = [tuple(found[0][2:])]
+    display = EffectDisplay.from_estimator(
+        subject.estimator, subject.X, strongest, target=subject.label, subsample=N_PICTURE_ROWS
+    )
+    section.picture(display.figure_, "mean prediction over the first pair")
     return section
 
 

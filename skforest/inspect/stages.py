@@ -78,7 +78,7 @@ def staged_scores(estimator, sets, scoring=None):
         options = {"sample_weight": weight[0]} if weight and weight[0] is not None else {}
         with errors_about(f"sets[{name!r}]"):
             scores = [
-                scorer(predicting(model, response), X, y, **options)
+                scorer(predicting(model, X, response), X, y, **options)
                 for response in model._staged_response(whole.transform(X))
             ]
         for one, curves in found.items():

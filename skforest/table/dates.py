@@ -157,6 +157,19 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names = enumerate(super().get_feature_names_out(input_features))
         return np.array([new for j, name in names for new in self._names(j, name)], dtype=object)
 
+    def _check_dates(self):
+        """Raise ValueError if fitted attributes that come from a file are not valid."""
+        known, n = {*_features(np.array([], "M8[us]"), 0)}, self.n_features_in_
+        names = getattr(self, "feature_names_in_", ())
+        is_valid = type(n) is int and type(self._dates) is dict
+        is_valid = is_valid and len(names) in (0, n) and all(type(one) is str for one in names)
+        for j, (zone, form, origin, parts) in self._dates.items() if is_valid else ():
+            is_valid &= type(j) is int and 0 <= j < n and form in FORMATS and type(origin) is int
+            is_valid &= abs(origin) < 2**40
+            is_valid &= type(zone) in (str, type(None)) and {*parts} <= known
+        if not is_valid:
+            raise ValueError(f"the dates of DateFeatures are {self._dates!r:.80} of {n!r} columns")
+
     def _names(self, j, name):
         """Names of the features of a column."""
         return [f"{name}_{part}" for part in self._dates[j][3]] if j in self._dates else [name]

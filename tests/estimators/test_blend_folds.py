@@ -13,6 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
 )
 from sklearn.metrics import r2_score
 from sklearn.model_selection import (
@@ -92,6 +93,68 @@ def test_parts_of_a_row_weigh_as_much_as_its_copies_in_their_fold():
     expected = [((of_sample == row) & (samples.fold == k)).sum() for row, k in zip(rows, fold)]
     np.testing.assert_allclose(data.weight / data.weight.min(), expected)
     assert sorted(set(expected)) == [1, 2]
+
+
+@each_kind
+def test_given_rows_determine_the_weights_alone(blend, data):
+    """Members are those that were trained on X; scores are those of `X_val`, with its weights."""
+    X, y = data
+    weight = np.arange(40) % 3
+    given = {"X_val": X[80:], "y_val": y[80:], "sample_weight_val": weight}
+    blend = clone(blend).set_params(oob_score=True).fit(X[:80], y[:80], **given)
+    for entry, model in zip(blend.members, blend.members_.values()):
+        alone = entry[1] if isinstance(entry, tuple) else entry
+        alone = clone(alone).set_params(random_state=model.random_state).fit(X[:80], y[:80])
+        np.testing.assert_array_equal(response_of(alone, X, None), response_of(model, X, None))
+    kept = "oob_decision_function_" if is_classifier(blend) else "oob_prediction_"
+    expected = blend._response(X[80:])
+    found = getattr(blend, kept).reshape(expected.shape)
+    np.testing.assert_allclose(found[weight > 0], expected[weight > 0])
+    assert np.isnan(found[weight == 0]).all()
+    assert not blend.leaderboard_["refitted"].any()
+    again = {"X_val": X[80:].repeat(weight, axis=0), "y_val": y[80:].repeat(weight, axis=0)}
+    again = clone(blend).fit(X[:80], y[:80], **again)
+    assert again.weights_ == blend.weights_ and again.score_ == pytest.approx(blend.score_)
+    if not is_classifier(blend):
+        expected = r2_score(y[80:], blend.predict(X[80:]), sample_weight=weight)
+        assert blend.score_ == pytest.approx(expected)
+        # The constant is the mean of y, not of y_val.
+        expected = r2_score(y[80:], np.full(40, y[:80].mean()), sample_weight=weight)
+        assert blend.leaderboard_.loc["constant", "score"] == pytest.approx(expected)
+
+
+def test_members_stop_early_on_given_rows():
+    """Boosting here and in scikit-learn; a member without early stopping does not see the rows."""
+    X, y = classes(240)
+    given = {"X_val": X[160:], "y_val": y[160:]}
+    members = [
+        ("boosting", quick_boosting(ObliqueBoostingClassifier)),
+        ("trees", HistGradientBoostingClassifier(max_iter=30, n_iter_no_change=3)),
+        ("all", HistGradientBoostingClassifier(max_iter=30, early_stopping=False)),
+    ]
+    blend = BlendedForestClassifier(members, random_state=0, calibrate=False)
+    samples = blend._read_samples(X[:160], y[:160], None, None, (X[160:], y[160:], None))
+    for member in blend._new_members(np.random.RandomState(0)):
+        response = member.train_folds(samples)
+        own = {} if member.name == "all" else given
+        alone = clone(dict(members)[member.name])
+        alone.set_params(random_state=member.fitted.random_state)
+        alone.fit(X[:160], y[:160], **own)
+        expected = alone.predict_proba(X[160:])
+        np.testing.assert_allclose(response, expected[samples.compared])
+    assert member.fitted.n_iter_ == 30
+
+
+def test_errors_of_given_rows():
+    X, y = classes()
+    for given, message in (
+        ({"X_val": X}, "y_val=None"),
+        ({"X_val": X[:, :3], "y_val": y}, "X_val, y_val: X has 3 features"),
+        ({"X_val": X, "y_val": y + 7}, "y_val has labels"),
+        ({"X_val": X, "y_val": y, "sample_weight_val": -y}, "sample_weight_val"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            classifier().fit(X, y, **given)
 
 
 def test_folds_of_a_splitter():

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from makers import fixed, use
 from scipy import sparse
 from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
 
 import skforest
 from skforest.forest import ARRAYS, Forest, io
@@ -187,6 +188,39 @@ def test_damaged_estimators_raise_errors_that_name_the_file(damage, saved, tmp_p
     head = json.loads(str(np.load(path)["header"]))
     if first(head)["forest"]["task"] == "classification" and "_is_1d" in first(head)["state"]:
         return  # classifiers do not read it
+    with pytest.raises(ValueError, match="model.npz is damaged"):
+        skforest.load(path)
+
+
+def dates_of(state):
+    return state["_dates"]["items"][0][1]["tuple"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state.update(n_features_in_=10**9),
+        lambda state: state.update(n_features_in_=2),
+        lambda state: state.update(feature_names_in_=["when", "then"]),
+        lambda state: state.update(feature_names_in_=[1]),
+        lambda state: state.pop("_dates"),
+        lambda state: state.update(_dates=[]),
+        lambda state: dates_of(state).pop(),
+        lambda state: dates_of(state).__setitem__(0, 3),
+        lambda state: dates_of(state).__setitem__(1, "%s"),
+        lambda state: dates_of(state).__setitem__(2, 10**30),
+        lambda state: dates_of(state).__setitem__(2, "0"),
+        lambda state: dates_of(state).__setitem__(3, ["age"] * 4),
+        lambda state: dates_of(state).__setitem__(3, ["days"]),
+        lambda state: state["_dates"]["items"][0].__setitem__(0, 1),
+    ],
+)
+def test_damaged_dates_are_refused(damage, tmp_path):
+    path = tmp_path / "model.npz"
+    X = np.array([[f"2025-0{month}-01"] for month in range(1, 9)], dtype=object)
+    forest = skforest.ManifoldForestRegressor(1, random_state=0)
+    skforest.save(make_pipeline(skforest.DateFeatures(), forest).fit(X, np.arange(8)), path)
+    rewritten(path, header=lambda head: damage(head["pipeline"]["transformers"][0][1]["state"]))
     with pytest.raises(ValueError, match="model.npz is damaged"):
         skforest.load(path)
 

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import ESTIMATORS, small
 from makers import response
 from reloaded import assert_same, fitted, new_rows, task, trained
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest.table.matrix import is_mapped
@@ -279,6 +283,40 @@ def test_warm_start_continues_after_loading(estimator, way, tmp_path):
         one.set_params(n_estimators=14).fit(*task(one))
     assert_same(model, other)
     assert_same(model.set_params(warm_start=False), fitted(estimator, n_estimators=14))
+
+
+def dated_model():
+    """A pipeline in a search, and its rows: dates of three kinds, numbers and a category."""
+    when = pd.Timestamp("2025-03-01 06:00", tz="Europe/Oslo") + pd.to_timedelta(range(60), "D")
+    X = pd.DataFrame(
+        {"when": when, "text": when.strftime("%d.%m.%Y"), "size": np.arange(60.0) % 7}
+    )
+    X["city"] = np.array(["Bern", "Oslo"])[np.arange(60) % 2]
+    forest = skforest.ManifoldForestRegressor(5, random_state=0)
+    steps = [("dates", skforest.DateFeatures(columns=["when", "text"])), ("forest", forest)]
+    search = GridSearchCV(Pipeline(steps), {"forest__max_depth": [3]}, cv=2)
+    return search.fit(X, np.arange(60.0)), X
+
+
+@pytest.mark.parametrize("by", [by_file, by_folder])
+def test_pipelines_with_dates(by, tmp_path):
+    model, X = dated_model()
+    again = by(model, tmp_path)
+    assert [name for name, _ in again.steps] == ["dates", "forest"]
+    assert again[0].columns == ["when", "text"] and type(again) is Pipeline
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    names = again[0].get_feature_names_out()
+    np.testing.assert_array_equal(names, model.best_estimator_[0].get_feature_names_out())
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(X[["text", "when", "size", "city"]])
+    blend = skforest.BlendedForestRegressor([skforest.ManifoldForestRegressor(5)], random_state=0)
+    dates = np.array(X["text"], dtype=object)[:, None]
+    blend = make_pipeline(skforest.DateFeatures(), blend).fit(dates, X["size"])
+    again = by(blend, tmp_path)
+    np.testing.assert_array_equal(again.predict(dates), blend.predict(dates))
+    scaled = make_pipeline(StandardScaler(), clone(blend[-1])).fit(X[["size"]], X["size"])
+    with pytest.raises(TypeError, match="'standardscaler'.*not part of a file"):
+        skforest.save(scaled, tmp_path / "model.npz")
 
 
 def test_saving_again_gives_the_same_file(estimator, tmp_path):

@@ -252,6 +252,61 @@ def test_targets_and_response_methods():
     assert display.axes_[0].get_ylabel() == "mean probability of 0 (output 1)"
 
 
+PAIRS = [
+    ("size", "children"),
+    ("size", "city"),
+    ("open", "size"),
+    ("city", "open"),
+    ("when", "size"),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS[1:])
+def test_partial_dependence_of_pairs(models, pair):
+    options = {"subsample": None, "grid_resolution": 4}
+    (effect,) = EffectDisplay.from_estimator(models["dates"], X, [pair], **options).effects
+    assert effect.names == pair and effect.average.shape == tuple(map(len, effect.values))
+    for place, found in np.ndenumerate(effect.average):
+        rows = X
+        for k, name in enumerate(pair):
+            value = effect.values[k][place[k]]
+            value = (
+                pd.Timestamp("1970-01-01") + pd.Timedelta(value, "D") if name == "when" else value
+            )
+            rows = with_value(rows, name, value)
+        assert found == pytest.approx(models["dates"].predict(rows).mean())
+    for k, name in enumerate(pair):
+        is_known = effect.values[k].dtype != object or None not in effect.values[k]
+        assert is_known == (name != "city")
+
+
+def test_what_is_drawn_of_pairs(models):
+    display = EffectDisplay.from_estimator(models["dates"], X, [*PAIRS, "size"], subsample=20)
+    figure, axes = display.figure_, display.axes_
+    assert len(axes) == 6 and len(figure.axes) == 6 + 2  # colour bars of a map and of a table
+    numbers, lines, swapped, levels, dates, size = axes
+    assert size.get_ylabel() == "mean prediction" and levels.get_ylabel() == "open"
+    assert (numbers.get_xlabel(), numbers.get_ylabel()) == ("size", "mean prediction")
+    for ax, title in ((numbers, "children"), (lines, "city"), (swapped, "open")):
+        assert ax.get_xlabel() == "size" and ax.get_legend().get_title().get_text() == title
+    effect = display.effects[1]
+    assert [text.get_text() for text in lines.get_legend().get_texts()] == [
+        "Bern", "Oslo", "Rome", "missing",
+    ]  # fmt: skip
+    for k, line in enumerate(lines.lines):
+        np.testing.assert_array_equal(
+            line.get_xydata().T, [effect.values[0], effect.average[:, k]]
+        )
+    np.testing.assert_array_equal(swapped.lines[1].get_ydata(), display.effects[2].average[1])
+    texts = [text.get_text() for text in levels.texts]
+    assert len(texts) == 4 * 2 and float(texts[0]) == pytest.approx(
+        display.effects[3].average[0, 0], rel=0.01
+    )
+    figure.canvas.draw()
+    assert "2025" in dates.xaxis.get_offset_text().get_text()
+    assert dates.get_ylabel() == "size"
+
+
 class Half(RegressorMixin, BaseEstimator):
     """Predicts half of the first column."""
 
@@ -305,6 +360,9 @@ def test_odd_columns():
     [
         ({"columns": ["age"]}, "columns has 'age', which is not a column"),
         ({"columns": 7}, "columns has 7"),
+        ({"columns": [("size", "city")], "kind": "ale"}, 'effects of pairs need kind="average"'),
+        ({"columns": [("size", "size")]}, "need two different columns"),
+        ({"columns": [("size", "age")]}, "columns has 'age'"),
         ({"kind": "mean"}, "kind='mean' must be one of"),
         ({"response_method": "predict"}, "response_method='predict' must be one of"),
         ({"response_method": "predict_proba"}, "needs a classifier"),

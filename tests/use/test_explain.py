@@ -116,6 +116,52 @@ def test_hard_trees_as_by_enumeration(name):
     check_sum(found, predict, rows)
 
 
+def interactions(predict, rows, background):
+    return np.array([
+        oracles.shapley_interactions(
+            predict, lambda mask, row=row: np.where(mask, row, background), len(row)
+        )
+        for row in rows
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["manifold", "co2", "boosting, bags", "boosting, linear leaves", "boosting, boxes"]
+)
+def test_interactions_as_by_enumeration(name):
+    """They are symmetric, and add up to the values of features."""
+    estimator, parameters, n_classes, function = HARD[name]
+    model, X = fitted(name, n_classes, estimator, **parameters)
+    rows, background = X[150:152], X[:5]
+    found = shapley_values(model, rows, background, interactions=True)
+    expected = interactions(function(model), rows, background)
+    values = found.values.reshape(expected.shape)
+    own = np.arange(N_FEATURES)
+    expected[:, own, own] = values[:, own, own]
+    np.testing.assert_allclose(values, expected, atol=1e-10)
+    alone = shapley_values(model, rows, background).values
+    np.testing.assert_allclose(found.values.sum(axis=1), alone, atol=1e-10)
+    assert not found.standard_errors.any() and np.abs(values).max() > 0.01
+
+
+@pytest.mark.parametrize("units", ["raw", "response"])
+def test_sampled_interactions_are_within_their_standard_errors(units):
+    """Of trees with too many cubes, and of probabilities of boosting."""
+    model, X = fitted("boosting", 2, skforest.ObliqueBoostingClassifier, n_bags=1)
+    rows, background = X[150:152], X[:5]
+    options = {"units": units, "max_exact": 0, "n_permutations": 100}
+    found = shapley_values(model, rows, background, interactions=True, **options)
+    expected = interactions((decision if units == "raw" else second)(model), rows, background)
+    own = np.arange(N_FEATURES)
+    error = (found.values - expected[..., 0])[:, own[:, None] != own]
+    scale = found.standard_errors[:, own[:, None] != own]
+    np.testing.assert_allclose(error[scale == 0], 0, atol=1e-12)
+    z = error[scale > 0] / scale[scale > 0]
+    assert len(z) > 20 and 0.6 < z.std() < 1.5
+    alone = shapley_values(model, rows, background, **options)
+    np.testing.assert_allclose(found.values.sum(axis=1), alone.values, atol=1e-10)
+
+
 @pytest.mark.parametrize("kinds", [("box",), ("sparse", "dense")])
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_all_directions_with_projections_on_the_threshold(kinds, is_closed):

@@ -1,7 +1,11 @@
 """`leaderboard` and `describe`: scores beside baselines, and a page about a fitted estimator."""
 
+import html
+import json
 import re
+import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,6 +190,54 @@ def test_report_is_one_page_that_loads_nothing(report, tmp_path):
     assert all(source.startswith("data:image/svg+xml;base64,") for source in checker.loaded)
     assert len(page) < 2 * 2**20
     assert "<site>" not in page and "&lt;site&gt;" in page
+
+
+PROBE = """<!DOCTYPE html><html style="color-scheme: light dark"><body>
+<iframe style="width: 400px; height: 900px; border: 0" srcdoc="{page}"></iframe><pre></pre><script>
+onload = () => {{
+  const inside = document.querySelector("iframe").contentDocument, root = inside.documentElement;
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", {{willReadFrequently: true}});
+  const luminance = (color) => {{
+    canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(
+      (v) => v <= 10 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  }};
+  const background = (one) => {{
+    const color = getComputedStyle(one).backgroundColor;
+    return color != "rgba(0, 0, 0, 0)" ? color :
+      one.parentElement ? background(one.parentElement) : "white";
+  }};
+  const texts = [...inside.body.querySelectorAll("h1, h2, p, th, td")];
+  const contrasts = texts.map((one) => {{
+    const pair = [getComputedStyle(one).color, background(one)].map(luminance);
+    return Math.max(...pair) / Math.min(...pair);
+  }});
+  document.querySelector("pre").textContent = JSON.stringify({{
+    width: root.clientWidth, needed: root.scrollWidth, n_texts: texts.length,
+    contrast: Math.min(...contrasts), page: luminance(background(inside.body)),
+    pictures: [...inside.images].every((one) => one.naturalWidth > 0)}});
+}};
+</script></body></html>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/usr/bin/chromium").exists(), reason="needs Chromium")
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_report_in_a_browser(report, is_dark, tmp_path):
+    """On a narrow screen: no errors, nothing beyond the right edge, and legible text."""
+    path = tmp_path / "probe.html"
+    path.write_text(PROBE.format(page=html.escape(report.to_html())), encoding="utf-8")
+    options = "--headless --no-sandbox --disable-gpu --no-first-run --disable-sync --dump-dom"
+    options += " --disable-background-networking --disable-component-update --disable-quic"
+    options += " --enable-logging=stderr" + " --force-dark-mode" * is_dark
+    command = ["/usr/bin/chromium", *options.split(), f"--user-data-dir={tmp_path / 'user'}"]
+    done = subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=120)
+    assert "CONSOLE" not in done.stderr
+    found = json.loads(re.search("<pre>(.+?)</pre>", done.stdout)[1])
+    assert 380 < found["width"] == found["needed"] <= 400 and found["pictures"]  # a scroll bar
+    assert found["n_texts"] > 100 and found["contrast"] >= 7
+    assert (found["page"] < 0.1) == is_dark
 
 
 def test_report_says_how_columns_are_read(report, diabetes):

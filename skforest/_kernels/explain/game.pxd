@@ -31,6 +31,11 @@ cdef struct Node:
     int32_t[6] players   # the first ones
 
 
+cdef struct Change:
+    double size          # change of the projection when the player is taken from x
+    int32_t player
+
+
 cdef class TreeGame:
     cdef Scratch scratch, of_tree         # own the arrays of the forest and of the tree
     cdef object arrays                    # the pointers of `directions` point into them
@@ -49,6 +54,7 @@ cdef class TreeGame:
     cdef int64_t n_splits
     cdef Node* nodes
     cdef Term* terms
+    cdef Change* changes                  # of the projection of a split
     cdef double* projections              # projections of the background rows, by split
     cdef int32_t n_players
     cdef int32_t* players
@@ -67,6 +73,7 @@ cdef class TreeGame:
     cdef int32_t* touched
     cdef int32_t n_touched
     cdef int32_t* order
+    cdef int32_t n_order
     cdef double* total                    # sums over pairs of permutations
     cdef double* squares
     cdef double* leaf_value
@@ -80,9 +87,10 @@ cdef class TreeGame:
     ) noexcept nogil
     cdef void count_players(self, Node* node) noexcept nogil
     cdef void project_background(self, const Node* node, int64_t split) noexcept nogil
+    cdef int32_t find_changes(self, const Node* node) noexcept nogil
     cdef int32_t predicted_side(self, const Node* node) noexcept nogil
-    cdef void sample(self, uint64_t seed) noexcept nogil
-    cdef void follow(self) noexcept nogil
+    cdef void sample(self, uint64_t seed, int32_t fixed) noexcept nogil
+    cdef void follow(self, double factor) noexcept nogil
     cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil
     cdef void touch(self, int32_t player) noexcept nogil
     cdef void evaluate_leaf(self, int64_t row, double* value) noexcept nogil

@@ -6,6 +6,7 @@ prediction. If rounding could decide, `predicted_side` projects the mixture as p
 that each mixture reaches the leaf that `predict` finds.
 """
 
+from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 import numpy as np
@@ -108,6 +109,7 @@ cdef class TreeGame:
         self.n_splits = threshold.shape[0]
         self.nodes = <Node*>scratch.bytes_of(n_nodes * <int64_t>sizeof(Node))
         self.terms = <Term*>scratch.bytes_of(n_terms * <int64_t>sizeof(Term))
+        self.changes = <Change*>scratch.bytes_of(n_terms * <int64_t>sizeof(Change))
         self.projections = scratch.doubles(self.n_rows * self.n_splits)
         allocate[int32_t](scratch, self.n_splits, [&self.path, &self.side, NULL])
         self.path_value = scratch.doubles(self.n_splits)
@@ -176,6 +178,36 @@ cdef class TreeGame:
                 total += self.terms[t].weight * self.Z[b, self.terms[t].feature]
             self.projections[split * self.n_rows + b] = total
 
+    cdef int32_t find_changes(self, const Node* node) noexcept nogil:
+        """Compute the change of the projection by each player, largest changes first.
+
+        A player that does not change the sum may still change its rounding.
+        """
+        cdef int64_t t = node.start
+        cdef int32_t p, i, n = 0
+        cdef double size
+        cdef bint differs
+        cdef Change* change = self.changes
+        cdef const Term* terms = self.terms
+        while t < node.end:
+            p = terms[t].player
+            size = 0
+            differs = False
+            while t < node.end and terms[t].player == p:
+                differs |= self.x[terms[t].feature] != self.z[terms[t].feature]
+                size += terms[t].weight * (
+                    <double>self.x[terms[t].feature] - self.z[terms[t].feature]
+                )
+                t += 1
+            if differs:
+                i = n
+                while i > 0 and fabs(change[i - 1].size) < fabs(size):
+                    change[i] = change[i - 1]
+                    i -= 1
+                change[i].size, change[i].player = size, p
+                n += 1
+        return n
+
     cdef int32_t predicted_side(self, const Node* node) noexcept nogil:
         """Return the side that prediction finds for the mixture of `taken` players from x."""
         cdef int64_t t, offset = 0
@@ -195,12 +227,16 @@ cdef class TreeGame:
 
     # --------------------------------------------------------------------------- by permutations
 
-    cdef void sample(self, uint64_t seed) noexcept nogil:
-        """Add up values, and their squares, over pairs of permutations."""
+    cdef void sample(self, uint64_t seed, int32_t fixed) noexcept nogil:
+        """Add up values, and their squares, over pairs of permutations.
+
+        With a `fixed` player, these are halves of the differences between the values of the others
+        when it is always from x, and when it is always from z. -1: none is fixed.
+        """
         cdef Random random
-        cdef int32_t i, k, f, player, last
+        cdef int32_t i, k, f, player, last, is_out
         cdef int64_t _, at
-        cdef double mean
+        cdef double mean, factor
         random.state = seed
         self.pair = self.pair + 1
         self.n_touched = 0
@@ -208,20 +244,29 @@ cdef class TreeGame:
             player = self.number_of[self.player[f]]
             if player >= 0 and self.x[f] != self.z[f]:
                 self.touch(player)
+        if fixed >= 0 and self.touched_by[fixed] != self.pair:
+            self.n_touched = 0
+        self.n_order = 0
         for i in range(self.n_touched):
-            self.order[i] = self.touched[i]
+            if self.touched[i] != fixed:
+                self.order[self.n_order] = self.touched[i]
+                self.n_order = self.n_order + 1
             at = <int64_t>self.touched[i] * self.n_outputs
             for k in range(self.n_outputs):
                 self.total[at + k] = self.squares[at + k] = 0
-        last = self.n_touched - 1
+        last = self.n_order - 1
         for _ in range(self.n_pairs):
-            shuffle(&random, self.order, self.n_touched, self.n_touched)
-            self.follow()
-            for i in range(self.n_touched // 2):
-                player = self.order[i]
-                self.order[i] = self.order[last - i]
-                self.order[last - i] = player
-            self.follow()
+            shuffle(&random, self.order, self.n_order, self.n_order)
+            for is_out in range(2 if fixed >= 0 else 1):
+                factor = 1.0 if fixed < 0 else -0.5 if is_out else 0.5
+                if fixed >= 0:
+                    self.taken[fixed] = 1 - is_out
+                self.follow(factor)
+                for i in range(self.n_order // 2):
+                    player = self.order[i]
+                    self.order[i] = self.order[last - i]
+                    self.order[last - i] = player
+                self.follow(factor)
             for i in range(self.n_touched):
                 at = <int64_t>self.touched[i] * self.n_outputs
                 for k in range(self.n_outputs):
@@ -230,15 +275,15 @@ cdef class TreeGame:
                     self.squares[at + k] = self.squares[at + k] + mean * mean
                     self.part[at + k] = 0
 
-    cdef void follow(self) noexcept nogil:
-        """Take players from x in `order`, and add the change of each to `part`."""
+    cdef void follow(self, double factor) noexcept nogil:
+        """Take players from x in `order`, and add the change of each, times a factor, to `part`."""
         cdef int32_t i, k, level, player, side, depth
         cdef int64_t row, new
         cdef double* part
         cdef const Node* one
         row = self.descend(0, 0, &depth)
         self.evaluate_leaf(row, self.leaf_value)
-        for i in range(self.n_touched):
+        for i in range(self.n_order):
             player = self.order[i]
             self.taken[player] = 1
             new = row
@@ -258,9 +303,9 @@ cdef class TreeGame:
             self.evaluate_leaf(row, self.next_value)
             part = self.part + <int64_t>player * self.n_outputs
             for k in range(self.n_outputs):
-                part[k] += self.next_value[k] - self.leaf_value[k]
+                part[k] += factor * (self.next_value[k] - self.leaf_value[k])
                 self.leaf_value[k] = self.next_value[k]
-        for i in range(self.n_touched):
+        for i in range(self.n_order):
             self.taken[self.order[i]] = 0
 
     cdef int64_t descend(self, int32_t node, int32_t level, int32_t* depth) noexcept nogil:

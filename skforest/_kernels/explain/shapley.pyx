@@ -17,6 +17,10 @@ and the values of a row are the means over the background rows. They are found i
   the other, from the range of the projections of its mixtures;
 - if this would take too long, by pairs of a random permutation of the players and its reverse
   (game.pyx).
+
+The interaction of two players is half the difference between the value of the one when the other
+is always from x, and when it is always from z. A cube that contains the other player is in one of
+these two games only, where it has one player less.
 """
 
 cimport cython
@@ -65,11 +69,6 @@ cdef extern from "explain/cubes.h" nogil:
     void skf_weigh_cubes(const Cube*, int64_t, const double*, int, const uint64_t*, int, double*)
 
 
-cdef struct Change:
-    double size          # change of the projection when the player is taken from x
-    int32_t player
-
-
 cdef struct List:
     const Cube* cube
     int64_t n
@@ -93,19 +92,23 @@ cdef class ShapleyTrees(TreeGame):
     Rows and values are as in `TreeGame`. `n_pairs` pairs of permutations replace the cubes if a
     pair of rows has more than 2^max_exact of them, or if a split without a table has more than
     max_exact undecided players.
+
+    With `has_pairs`, results are interactions: for each player, a block of the values of all
+    others if this player is from x minus those if it is from z, divided by 2.
     """
 
     cdef int32_t max_exact
     cdef int64_t most_cubes
     cdef uint64_t seed
     cdef double[:, ::1] share             # share[a, b] = (a - 1)! b! / (a + b)!
-    cdef Change* changes
     # The lists of cubes.
     cdef int64_t first                    # first row of the block
     cdef int64_t size                     # number of its rows
     cdef int64_t next_size                # size of the next block
     cdef uint8_t* failed                  # whether rows must be sampled
     cdef bint is_lost                     # some of these may have been added
+    cdef bint has_pairs
+    cdef Cube* others                     # cubes without a player
     cdef uint64_t[112] right              # table of a split for the rows of the block
     cdef uint64_t[64] bit                 # 1 << p
     cdef int32_t* bit_of                  # number of the bit of a player
@@ -120,12 +123,13 @@ cdef class ShapleyTrees(TreeGame):
     cdef double* from_z
 
     def __init__(
-        self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed
+        self, forest, X, Z, player, int64_t n_players, values, slopes, max_exact, n_pairs, seed,
+        has_pairs=False
     ):
         cdef int64_t p, n = MOST_BITS + 2
         TreeGame.__init__(self, forest, X, Z, player, n_players, values, slopes, n_pairs)
         cdef Scratch scratch = self.scratch
-        self.max_exact, self.seed = max_exact, seed
+        self.max_exact, self.seed, self.has_pairs = max_exact, seed, has_pairs
         self.most_cubes = 2**max_exact
         factorial = [1]
         for p in range(1, 2 * n):
@@ -146,14 +150,20 @@ cdef class ShapleyTrees(TreeGame):
         self.n_cubes = 8 * self.most_cubes + 4096
         for p in range(2):
             self.cubes[p] = <Cube*>scratch.bytes_of(self.n_cubes * <int64_t>sizeof(Cube))
+        if has_pairs:
+            self.others = <Cube*>scratch.bytes_of(self.n_cubes * <int64_t>sizeof(Cube))
 
     def load(self, child, threshold, code, start, feature, weight, margin):
         """As `TreeGame.load`."""
         TreeGame.load(self, child, threshold, code, start, feature, weight, margin)
         cdef Scratch scratch = self.of_tree
-        self.changes = <Change*>scratch.bytes_of(len(feature) * <int64_t>sizeof(Change))
         self.lists = <List*>scratch.bytes_of((self.n_splits + 2) * <int64_t>sizeof(List))
         self.next_size = ROWS_TABLED
+        if self.has_pairs:
+            self.part = scratch.doubles(self.n_blocks() * self.n_players * self.n_outputs)
+
+    cdef int64_t n_blocks(self) noexcept nogil:
+        return self.n_players if self.has_pairs else 1
 
     def explain(
         self, uint64_t tree, double scale, double[:, :, ::1] out, double[:, :, ::1] variance,
@@ -164,7 +174,10 @@ cdef class ShapleyTrees(TreeGame):
         Return the number of sampled pairs of rows.
         """
         cdef int64_t i, b, work = 0, n_sampled = 0
-        cdef uint64_t seed
+        cdef int64_t of_block = self.n_all_players * <int64_t>self.n_outputs
+        cdef int64_t at
+        cdef int32_t j
+        cdef uint64_t seed, of_pair
         with nogil:
             for i in range(self.X.shape[0]):
                 if poll(&stop[0], &work, 100 * self.Z.shape[0]):
@@ -184,20 +197,32 @@ cdef class ShapleyTrees(TreeGame):
                             n_sampled += 1
                             self.z = &self.Z[self.first + b, 0]
                             self.of_z = self.projections + self.first + b
-                            self.sample(hash_seed(seed, <uint64_t>(self.first + b)))
-                            self.add_sample(&out[i, 0, 0], &variance[i, 0, 0], scale)
+                            of_pair = hash_seed(seed, <uint64_t>(self.first + b))
+                            if not self.has_pairs:
+                                self.sample(of_pair, -1)
+                                self.add_sample(&out[i, 0, 0], &variance[i, 0, 0], scale)
+                            for j in range(self.n_players if self.has_pairs else 0):
+                                self.sample(hash_seed(of_pair, <uint64_t>j), j)
+                                at = self.players[j] * of_block
+                                self.add_sample(
+                                    &out[i, 0, 0] + at, &variance[i, 0, 0] + at, scale
+                                )
                     self.first = self.first + self.size
                     self.next_size = min(2 * self.size, ROWS_TABLED)
         return n_sampled
 
     cdef void add_part(self, double* out, double scale) noexcept nogil:
         """Add the values of the players of the tree to those of the row."""
-        cdef int32_t i, k
+        cdef int32_t i, j, k
         cdef int64_t at
-        for i in range(self.n_players):
-            at = self.players[i] * <int64_t>self.n_outputs
-            for k in range(self.n_outputs):
-                out[at + k] += scale * self.part[i * <int64_t>self.n_outputs + k]
+        cdef const double* part = self.part
+        for j in range(<int32_t>self.n_blocks()):
+            for i in range(self.n_players):
+                at = self.players[j] * <int64_t>self.n_all_players if self.has_pairs else 0
+                at = (at + self.players[i]) * self.n_outputs
+                for k in range(self.n_outputs):
+                    out[at + k] += scale * part[k]
+                part += self.n_outputs
 
     # -------------------------------------------------------------------------- exactly, by cubes
 
@@ -206,7 +231,7 @@ cdef class ShapleyTrees(TreeGame):
 
         False if the rows have too many cubes; a single row fails instead.
         """
-        cdef int64_t n_parts = self.n_players * <int64_t>self.n_outputs
+        cdef int64_t n_parts = self.n_blocks() * self.n_players * <int64_t>self.n_outputs
         memset(self.failed, 0, self.size)
         while True:
             memset(self.part, 0, n_parts * sizeof(double))
@@ -364,36 +389,6 @@ cdef class ShapleyTrees(TreeGame):
             return LEFT
         return BRANCH if n_open <= self.max_exact else GIVE_UP
 
-    cdef int32_t find_changes(self, const Node* node) noexcept nogil:
-        """Compute the change of the projection by each player, largest changes first.
-
-        A player that does not change the sum may still change its rounding.
-        """
-        cdef int64_t t = node.start
-        cdef int32_t p, i, n = 0
-        cdef double size
-        cdef bint differs
-        cdef Change* change = self.changes
-        cdef const Term* terms = self.terms
-        while t < node.end:
-            p = terms[t].player
-            size = 0
-            differs = False
-            while t < node.end and terms[t].player == p:
-                differs |= self.x[terms[t].feature] != self.z[terms[t].feature]
-                size += terms[t].weight * (
-                    <double>self.x[terms[t].feature] - self.z[terms[t].feature]
-                )
-                t += 1
-            if differs:
-                i = n
-                while i > 0 and fabs(change[i - 1].size) < fabs(size):
-                    change[i] = change[i - 1]
-                    i -= 1
-                change[i].size, change[i].player = size, p
-                n += 1
-        return n
-
     cdef void tabulate(self, const Node* node) noexcept nogil:
         """Tabulate the sides of the mixtures of x with the rows z of the block."""
         cdef const Term* term
@@ -488,24 +483,61 @@ cdef class ShapleyTrees(TreeGame):
         return bit
 
     cdef void add_leaf(self, int64_t row, const Cube* cube, int64_t n) noexcept nogil:
-        """Add the shares of the value of a leaf that takes cubes."""
+        """Add the value of a leaf that takes cubes to `part`."""
+        cdef int32_t j, is_out
+        cdef int64_t i, m
+        cdef uint64_t bit, side
+        cdef bint is_linear
+        cdef double* part = self.part
+        if not self.has_pairs:
+            self.add_shares(row, cube, n, part, -1, 1.0)
+            return
+        for j in range(self.n_players):
+            bit = self.known_bit(j)
+            is_linear = False
+            if self.has_slopes:
+                for i in range(self.slope_start[row], self.slope_start[row + 1]):
+                    is_linear |= self.number_of[self.player[self.slope_feature[i]]] == j
+            for is_out in range(2 if bit or is_linear else 0):
+                m = 0
+                for i in range(n):
+                    side = cube[i].x if is_out else cube[i].z
+                    # Cubes without this player are in both games.
+                    if side & bit or not (is_linear or (cube[i].x | cube[i].z) & bit):
+                        continue
+                    self.others[m] = cube[i]
+                    self.others[m].x &= ~bit
+                    self.others[m].z &= ~bit
+                    m += 1
+                self.add_shares(row, self.others, m, part, j, -0.5 if is_out else 0.5)
+            part += self.n_players * <int64_t>self.n_outputs
+
+    cdef void add_shares(
+        self, int64_t row, const Cube* cube, int64_t n, double* out, int32_t fixed, double factor
+    ) noexcept nogil:
+        """Add the shares of the value of a leaf that takes cubes, times a factor.
+
+        A `fixed` player is in none of the cubes: it is from x if the factor is positive.
+        """
         cdef double[64] weight
         cdef int32_t p, k
         cdef int64_t i
         cdef double* part
         if self.has_slopes:
             for i in range(n):
-                self.add_linear(row, cube + i)
+                self.add_linear(row, cube + i, out, fixed, factor)
             return
         skf_weigh_cubes(
             cube, n, &self.share[0, 0], <int>self.share.shape[1], self.bit, self.n_bits, weight
         )
         for p in range(self.n_bits):
-            part = self.part + self.player_of[p] * <int64_t>self.n_outputs
+            part = out + self.player_of[p] * <int64_t>self.n_outputs
             for k in range(self.n_outputs):
-                part[k] += weight[p] * self.values[row, k]
+                part[k] += factor * weight[p] * self.values[row, k]
 
-    cdef void add_linear(self, int64_t row, const Cube* cube) noexcept nogil:
+    cdef void add_linear(
+        self, int64_t row, const Cube* cube, double* out, int32_t fixed, double factor
+    ) noexcept nogil:
         """Add the shares of the linear function of a leaf that takes a cube.
 
         Undecided players are from z. The change by one of them counts if it and all a players are
@@ -528,22 +560,22 @@ cdef class ShapleyTrees(TreeGame):
             p = self.number_of[self.player[f]]
             bit = self.known_bit(p)
             of_x = self.x[f]
-            of_z = of_x if cube.x & bit else z[f]
-            part = self.part + p * <int64_t>self.n_outputs
+            of_z = of_x if cube.x & bit or (p == fixed and factor > 0) else z[f]
+            part = out + p * <int64_t>self.n_outputs
             for k in range(self.n_outputs):
                 from_x[k] += self.share[a, b] * self.slopes[j, k] * of_z
                 from_z[k] += self.share[b, a] * self.slopes[j, k] * of_z
-            if (cube.x | cube.z) & bit == 0:
+            if (cube.x | cube.z) & bit == 0 and p != fixed:
                 for k in range(self.n_outputs):
                     change = self.slopes[j, k] * (of_x - of_z)
-                    part[k] += self.share[a + 1, b] * change
+                    part[k] += factor * self.share[a + 1, b] * change
                     from_x[k] += self.share[a + 1, b] * change
                     from_z[k] += self.share[b, a + 1] * change
         for i in range(self.n_bits):
-            part = self.part + self.player_of[i] * <int64_t>self.n_outputs
+            part = out + self.player_of[i] * <int64_t>self.n_outputs
             if cube.x & self.bit[i]:
                 for k in range(self.n_outputs):
-                    part[k] += self.from_x[k]
+                    part[k] += factor * self.from_x[k]
             elif cube.z & self.bit[i]:
                 for k in range(self.n_outputs):
-                    part[k] -= self.from_z[k]
+                    part[k] -= factor * self.from_z[k]
