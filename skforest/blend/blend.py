@@ -29,7 +29,7 @@ from ..table.feature_map import FeatureMap
 from ..table.frames import as_frame
 from ..table.records import is_records
 from ..table.training_set import TrainingSet, check_groups
-from ..training.blending import blend_weights, find_temperature
+from ..training.blending import blend_weights, find_temperature, unseen_response
 from ..training.progress import Steps
 from ..training.threads import TimeLimit
 from .encoding import Columns
@@ -142,7 +142,8 @@ member_scores_ : dict of str to float
     Score of every member on rows that it did not see, by `scoring`. By default it is minus the log
     loss, with probabilities of at least 0.001, or R2 in regression.
 score_ : float
-    The same score of the blend. It is optimistic, since the weights maximise it.
+    The same score of the blend. For this score, the weights for the rows of each fold are found
+    on the other folds. With `scoring`, they are the final weights, which maximise the score.
 leaderboard_ : DataFrame, or dict of lists without pandas
     One row for each member, the blend, a constant (the class frequencies, or the mean), and a
     random forest, the best score first. Columns: score, weight, seconds to train, microseconds to
@@ -368,15 +369,20 @@ class _Blend(MemberParameters, TableEstimator):
         return samples, responses
 
     def _set_weights(self, members, responses, samples, seed):
-        """Find the weights of the members and the temperature; return the blended responses."""
+        """Find the weights of the members and the temperature.
+
+        The weights of each row in the returned response were found on the other folds.
+        """
         names = [member.name for member in members]
         criterion = criterion_of(self, samples, members)
         scores = [criterion.score(criterion.reduce(response)) for response in responses]
         costs = [self._predict_us[name] for name in names]
         budget = np.inf if self.max_predict_us is None else self.max_predict_us
-        weights, self.score_ = blend_weights(
-            criterion, responses, self.n_rounds, seed, costs, budget
-        )
+        given = self.n_rounds, seed, costs, budget
+        weights = blend_weights(criterion, responses, *given)
+        folds = samples.temperature_folds()
+        unseen = unseen_response(criterion, responses, weights, folds, *given)
+        self.score_ = criterion.score(criterion.reduce(unseen))
         if not np.isfinite(self.score_):
             raise ValueError(f"scoring={self.scoring!r} is {self.score_} for all members")
         if np.dot(weights > 0, costs) > budget:
@@ -389,7 +395,7 @@ class _Blend(MemberParameters, TableEstimator):
         self.weights_ = dict(zip(names, weights.tolist()))
         blended = sum(weight * response for weight, response in zip(weights, responses))
         predict_us = float(np.dot(weights > 0, costs))
-        self._baselines = {BLEND: {"score": compare(blended), "predict_us": predict_us}}
+        self._baselines = {BLEND: {"score": compare(unseen), "predict_us": predict_us}}
         self.temperature_ = 1.0
         if is_classifier(self) and self.calibrate and len(samples.classes) == 1:
             # The trees that left a fold out are only some of the forest. The mean of fewer trees
@@ -399,10 +405,10 @@ class _Blend(MemberParameters, TableEstimator):
                 blended,
                 samples.compared_y[:, 0].astype(np.int64),
                 samples.compared_weight,
-                *samples.temperature_folds(),
+                *folds,
                 may_flatten=is_whole,
             )
-        return blended
+        return unseen
 
     def _train_members(self, members, samples, limit):
         """Train members with a positive weight on all rows, if useful and if there is time."""

@@ -21,6 +21,7 @@ MIN_PROBABILITY = 1e-3
 TINY = 1e-12
 LARGEST_LOG_TEMPERATURE = 2.0
 N_SAMPLES = 20  # bootstrap samples of the rows
+N_SAMPLES_OF_FOLD = 5  # likewise, where weights are only found to measure the score of a blend
 MAX_DRAWN = 400_000  # rows in all samples: with many rows, fewer samples suffice
 MIN_WEIGHT = 0.05  # a member with less weight is not worth the time of its predictions
 
@@ -167,19 +168,21 @@ class Scorer:
             raise TypeError(f"{self.name} must return a number, got {found!r}") from None
 
 
-def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.inf):
-    """Return weights of responses, with sum 1, and the score of their weighted mean.
+def blend_weights(
+    criterion, responses, n_rounds, seed, costs=None, budget=np.inf, n_samples=N_SAMPLES
+):
+    """Return weights of responses, with sum 1, found on `n_samples` bootstrap samples at most.
 
     The costs of members with positive weight add up to at most `budget`; if each member exceeds
     it, the cheapest one is taken alone.
     """
     if len(responses) == 1:
-        return np.ones(1), criterion.score(criterion.reduce(responses[0]))
+        return np.ones(1)
     search = criterion.for_weights
     parts = [search.reduce(response) for response in responses]
     weights = greedy_weights(search, parts, n_rounds, costs, budget)
     n_rows, random = len(responses[0]), random_stream(seed)
-    n_samples = min(N_SAMPLES, MAX_DRAWN // n_rows)
+    n_samples = min(n_samples, MAX_DRAWN // n_rows)
     # Scorers of scikit-learn may fail on a sample, for instance if it lacks a class.
     if isinstance(criterion, _RowMean) and n_samples > 1:
         # Members chosen by different samples might exceed the budget together.
@@ -191,8 +194,27 @@ def blend_weights(criterion, responses, n_rounds, seed, costs=None, budget=np.in
             weights[chosen] += greedy_weights(search.resampled(counts), own, n_rounds)
         weights = np.where(weights < min(MIN_WEIGHT * n_samples, weights.max()), 0, weights)
         weights /= weights.sum()
+    return weights
+
+
+def unseen_response(criterion, responses, weights, folds, n_rounds, seed, *limits):
+    """Return the weighted mean of responses, each row with weights found on the other folds.
+
+    `folds` are the fold of each row and the number of folds. A scorer of scikit-learn may fail
+    without a fold; then, and where other folds have no weight, the given weights are used.
+    """
     blended = sum(w * response for w, response in zip(weights, responses))
-    return weights, criterion.score(criterion.reduce(blended))
+    fold, n_folds = folds
+    if len(responses) == 1 or not isinstance(criterion, _RowMean):
+        return blended
+    for k in range(n_folds):
+        others = criterion.resampled(fold != k)
+        if others.weight.any():
+            given = n_rounds, seed, *limits
+            found = blend_weights(others, responses, *given, n_samples=N_SAMPLES_OF_FOLD)
+            own = fold == k
+            blended[own] = sum(w * response[own] for w, response in zip(found, responses))
+    return blended
 
 
 def greedy_weights(criterion, parts, n_rounds, costs=None, budget=np.inf):
