@@ -214,7 +214,8 @@ sample_weight_val : array-like of shape (n_val,), default=None
 checkpoint : str or Path, default=None
     Folder for complete trees or bags, and once a minute for the rounds of a bag of boosting. If
     the fit is interrupted, the same call continues from there, with the same result, see
-    :ref:`checkpoints`. It contains pickles: pass only a folder that nobody else can write to.
+    :ref:`checkpoints`; `random_state` must be set. It contains pickles: pass only a folder that
+    nobody else can write to.
 """,
     "returns_self": """
 Returns

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import described, with_texts
 from .._warnings import each_warning_once, warn_caller
-from ..estimators.base import Integral, Interval, Real, StrOptions, check_no_limit
+from ..estimators.base import Integral, Interval, Real, StrOptions, check_continues
 from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
-from ..estimators.given_rows import given_rows
+from ..estimators.given_rows import given_rows, names_class
 from ..estimators.hinge import RandomHingeForestClassifier, RandomHingeForestRegressor
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
 from ..estimators.prediction import Part, Prediction, finished, response_of
@@ -211,6 +211,7 @@ class _Blend(MemberParameters, TableEstimator):
 
     # ----------------------------------------------------------------------------------- fitting
 
+    @names_class
     def fit(
         self,
         X,
@@ -246,7 +247,7 @@ class _Blend(MemberParameters, TableEstimator):
         """
         self._validate_params()
         if checkpoint is not None:
-            check_no_limit(self)
+            check_continues(self)
         validation = given_rows(self, X_val, y_val, sample_weight_val)
         with self._unchanged_on_error(), each_warning_once():
             self._fit(X, y, sample_weight, groups, validation, checkpoint)

@@ -118,6 +118,11 @@ def entries(blend):
         return blend.members
     axis = partial(BOOSTING[not is_classifier(blend)], n_directions=0)
     if blend.preset == "fast":
+        if is_classifier(blend) and getattr(blend, "n_outputs_", 1) > 1:
+            raise ValueError(
+                'preset="fast" has the member "linear", which takes one output of labels, and y '
+                f'has {blend.n_outputs_}: use preset="balanced"'
+            )
         forest = MANIFOLD[not is_classifier(blend)](50)
         return [("manifold", forest), ("boosting", axis(learning_rate=0.2)), "linear"]
     if blend.preset == "best":

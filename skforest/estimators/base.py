@@ -167,7 +167,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _checkpoint(self, folder, data):
         """The `Checkpoint` in a folder, for the training on these rows."""
-        check_no_limit(self)
+        check_continues(self)
         rows, given = data.validation, self.get_params(deep=False)
         key = {"estimator": type(self).__name__, "version of skforest": __version__}
         key |= {name: value for name, value in given.items() if name not in NOT_IN_RESULTS}
@@ -499,8 +499,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return summary_html(self.forest_, seconds)
 
 
-def check_no_limit(estimator):
-    """Raise ValueError if an estimator that is given a `checkpoint` has a time limit."""
+def check_continues(estimator):
+    """Raise ValueError if a fit with a `checkpoint` could not continue."""
+    if estimator.random_state is None:
+        raise ValueError(
+            "checkpoint cannot be used with random_state=None: a second call would train other "
+            "trees; set a number, such as 0"
+        )
     if estimator.time_limit is not None:
         raise ValueError(
             f"checkpoint cannot be used with time_limit={estimator.time_limit}: the model would "

@@ -1,5 +1,7 @@
 """Code shared by the boosting estimators: rows for early stopping, settings, warm starts."""
 
+import warnings
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,8 +57,25 @@ class HeldOutScoring:
         try:
             self.of(data.y, data.count).score(response)
         except Exception as error:
-            error.add_note(f"early_stopping={self.scorer!r} raised this error before training.")
-            raise
+            if not isinstance(self.scorer, str):
+                error.add_note(
+                    f"early_stopping={self.scorer!r} raised this error before training."
+                )
+                raise
+            raise ValueError(
+                f"early_stopping={self.scorer!r} does not fit: {error}; these scorers do: "
+                f"{', '.join(self._fitting(data.y[:1000], response[:1000]))}"
+            ) from error
+
+    def _fitting(self, y, response):
+        """Names of the scorers of scikit-learn that fit some rows."""
+        found = []
+        for name in sorted(get_scorer_names()):
+            with suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                replace(self, scorer=name).of(y, np.ones(len(y))).score(response)
+                found.append(name)
+        return found
 
 
 def as_column(rows):
@@ -87,7 +106,7 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
         "linear_leaves": [StrOptions({"auto"}), "boolean"],
         "linear_start": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither"), None],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "early_stopping": [StrOptions({"auto", *get_scorer_names()}), "boolean", callable],
+        "early_stopping": ["boolean", str, callable],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 

@@ -1,5 +1,8 @@
 """`fit` of estimators that take rows for early stopping."""
 
+from functools import wraps
+from inspect import signature
+
 from scipy import sparse
 
 from .._docs import with_texts
@@ -7,6 +10,19 @@ from ..table.training_set import check_sample_weight, rescale_weights
 from ..training.threads import with_callbacks
 from .base import _fit_context
 from .validation import errors_about
+
+
+def names_class(fit):
+    """A `fit` that names the public class if it is passed an unknown parameter."""
+
+    @wraps(fit)
+    def checked(self, *args, **given):
+        for name in given.keys() - signature(fit).parameters.keys():
+            words = f"{type(self).__name__}.fit has no parameter {name!r}"
+            raise TypeError(f"{words}; rows for early stopping are X_val and y_val")
+        return fit(self, *args, **given)
+
+    return checked
 
 
 def given_rows(estimator, X_val, y_val, sample_weight_val):
@@ -28,6 +44,7 @@ def given_rows(estimator, X_val, y_val, sample_weight_val):
 class GivenRowsMixin:
     """`X_val` in `fit`; before `BaseForest` in the list of bases."""
 
+    @names_class
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -72,8 +72,8 @@ def param_distributions(estimator, prefix=""):
 
     Notes
     -----
-    A continuous distribution ``d`` of the result has the ends ``d.support()``, for instance for
-    ``trial.suggest_float(name, *d.support(), log=d.dist.name == "loguniform")`` of optuna.
+    A distribution ``d`` of the result has the ends ``d.support()``, and ``d.dist.name`` is
+    "randint", "uniform" or "loguniform". :doc:`/guide/faq` has a search with optuna.
 
     Examples
     --------

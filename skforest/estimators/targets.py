@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._docs import with_texts
+from .._warnings import warn_caller
 from ..forest.edit import with_gate
 from ..forest.statistics import labels_of, probabilities
 from ..forest.storage import MAX_RATIO, MIN_RATIO, is_prior_ratio
@@ -22,6 +23,7 @@ from ..training.losses import (
     TargetUnits,
     for_squared_errors,
     squared_error,
+    takes,
     with_outlier_weights,
 )
 from ..training.method import balancing_factor
@@ -32,6 +34,29 @@ from .predictor import ClassPredictor, Predictor
 
 SAME_SHARE = 1e-9  # frequencies that differ by less, relatively, are equal up to rounding
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
+
+
+def check_labels(y, name="y"):
+    """Raise ValueError if a label is None or NaN, with its position; `name` is the argument's."""
+    if sparse.issparse(y):
+        raise ValueError(f"sparse {name} is not supported; pass {name}.toarray()")
+    is_series = hasattr(y, "__array__") and not isinstance(y, np.ndarray)  # or a data frame
+    values = np.asarray(y, dtype=object) if is_series else y
+    if isinstance(values, np.ndarray):
+        if values.dtype != object or values.ndim not in (1, 2):
+            return
+    elif not isinstance(values, list | tuple):
+        return
+    for i, row in enumerate(values):
+        for label in row if isinstance(row, list | tuple | np.ndarray) else [row]:
+            # NaN is the only float that differs from itself; pandas.NA is neither true nor
+            # false.
+            is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+            if is_missing or (isinstance(label, float) and label != label):
+                raise ValueError(
+                    f"{name} contains NaN or None: label {i} is {label!r}; remove rows without a "
+                    "label"
+                )
 
 
 @with_texts()
@@ -57,26 +82,7 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
         return "squared_error" if self._has_several_outputs else self._label_criterion
 
     def _check_target_type(self, y):
-        """Raise ValueError if a label is None or NaN, with its position."""
-        if sparse.issparse(y):
-            raise ValueError("sparse y is not supported; pass y.toarray()")
-        is_series = hasattr(y, "__array__") and not isinstance(y, np.ndarray)  # or a data frame
-        values = np.asarray(y, dtype=object) if is_series else y
-        if isinstance(values, np.ndarray):
-            if values.dtype != object or values.ndim not in (1, 2):
-                return
-        elif not isinstance(values, list | tuple):
-            return
-        for i, row in enumerate(values):
-            for label in row if isinstance(row, list | tuple | np.ndarray) else [row]:
-                # NaN is the only float that differs from itself; pandas.NA is neither true nor
-                # false.
-                is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
-                if is_missing or (isinstance(label, float) and label != label):
-                    raise ValueError(
-                        f"y contains NaN or None: label {i} is {label!r}; remove rows without a "
-                        "label"
-                    )
+        check_labels(y)
 
     def _label_columns(self, y):
         """The labels of every output: a list of arrays of shape (n_samples,)."""
@@ -434,6 +440,9 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
                 f"y has {Y.shape[1]} outputs, but warm_start=True continues with {self.n_outputs_}"
             )
         self._is_1d, self.n_outputs_ = is_1d, Y.shape[1]
+        quantile = getattr(self, "quantile", 0.5)
+        if not np.array_equal(quantile, 0.5) and not takes(self.loss, "quantile"):
+            warn_caller(f'quantile={quantile!r} has no effect, since loss is not "quantile"')
         return Y
 
     def _encode_known_target(self, y, name="y"):

@@ -3,18 +3,20 @@
 import pickle
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.metrics import check_scoring
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import check_consistent_length
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 
 from ..blend.blend import MEMBERS
 from ..blend.leaderboard import CONSTANT, FOREST
-from ..estimators.unwrap import unwrapped
+from ..estimators.targets import check_labels
+from ..estimators.unwrap import rewrapped, unwrapped
 from ..table.dates import DateFeatures
 from ..table.frames import DATE, as_frame, read_table
 
@@ -34,7 +36,7 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     ----------
     models : estimator, list of estimator or dict of str to estimator
         Fitted classifiers or regressors, of this package or any other that predicts `X`. A single
-        blend is compared with each of its members.
+        blend, also at the end of a pipeline, is compared with each of its members.
     X : {array-like, dataframe} of shape (n_samples, n_features)
         Rows that the models were not trained on.
     y : array-like of shape (n_samples,)
@@ -54,16 +56,17 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     table : DataFrame, or dict of lists without pandas
         A row for each model, the best one by the first metric first. A larger score is better, so
         losses have the sign of scikit-learn. Columns: a score for each metric (NaN where `y` lacks
-        a class that a default metric needs), ``predict_us``, the microseconds to predict one of
-        all rows of `X`, ``fit_seconds``, where the model knows them, and ``MiB``, its size as a
-        pickle.
+        a class that "roc_auc_ovr" needs), ``predict_us``, the microseconds to predict one of all
+        rows of `X`, ``fit_seconds``, which forests and boosting know until they are pickled or
+        saved, and ``MiB``, the size as a pickle, or NaN if the model cannot be pickled.
 
     Raises
     ------
     ValueError
-        If there is no model, if classifiers and regressors are mixed, if lengths differ, if
-        `X_train` is given without `y_train` or the other way round, if there are too few rows for
-        five folds, or if a metric is unknown or does not fit.
+        If there is no model, if classifiers and regressors are mixed, if lengths differ, if `y`
+        has missing values or labels that a model does not know, if `X_train` is given without
+        `y_train` or the other way round, if there are too few rows for five folds, or if a metric
+        is unknown or does not fit. All of this is checked before anything is predicted.
 
     See Also
     --------
@@ -83,7 +86,7 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     >>> print(board[["r2", "neg_mean_absolute_error"]].round(2).reset_index().to_string())
                model    r2  neg_mean_absolute_error
     0          ridge  0.37                   -44.65
-    1       boosting  0.36                   -44.75
+    1       boosting  0.36                   -44.78
     2  random forest  0.24                   -48.98
     3       constant -0.00                   -58.31
     """
@@ -93,16 +96,23 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
         if is_classifier(model) != is_class:
             raise ValueError(f"models has classifiers and regressors; {name!r} is the first other")
     check_consistent_length(X, y, sample_weight)
-    check_baseline_rows(is_class, y, X_train, y_train)
+    known = {name: getattr(model, "classes_", None) for name, model in models.items()}
+    y = checked_target(y, is_class, known)
+    if metrics is None:
+        metrics = METRICS[is_class]
+    else:
+        metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+        _check_metrics(metrics, y, sample_weight, next(iter(known.values())), is_class)
+    y_train = check_baseline_rows(is_class, y, X_train, y_train)
     found = {name: Predicted.of(model, X) for name, model in models.items()}
     found |= baselines(is_class, X, y, X_train, y_train)
-    score = score_function(is_class, metrics)
-    rows = {name: score(one, y, sample_weight) for name, one in found.items()}
+    rows = {}
     for name, one in found.items():
+        rows[name] = {k: score(sample_weight) for k, score in scores_of(one, y, metrics).items()}
         rows[name] |= {"predict_us": one.predict_us, "fit_seconds": np.nan, "MiB": np.nan}
         if name in models:
             rows[name]["fit_seconds"] = _fit_seconds(models[name])
-            rows[name]["MiB"] = len(pickle.dumps(models[name], 5)) / 2**20
+            rows[name]["MiB"] = _mib(models[name])
     first = next(iter(rows[next(iter(rows))]))
     names = sorted(rows, key=lambda name: -np.nan_to_num(rows[name][first], nan=-np.inf))
     columns = {column: [rows[name][column] for name in names] for column in rows[names[0]]}
@@ -126,8 +136,10 @@ def named_models(models):
     else:
         whole = unwrapped(models)
         found = {_kind(whole.estimator): models}
-        if hasattr(whole.estimator, "members_") and not whole.transformers:
-            found = {"blend": models} | whole.estimator.members_
+        if hasattr(whole.estimator, "members_"):
+            members = whole.estimator.members_.items()
+            found = {"blend": models}
+            found |= {name: rewrapped(models, lambda _, one=one: one) for name, one in members}
     if not found:
         raise ValueError("models is empty; at least one fitted estimator is needed")
     return found
@@ -142,6 +154,33 @@ def _fit_seconds(model):
     model = unwrapped(model).estimator
     blended = getattr(model, "_baselines", {}).get("blend", {}).get("fit_seconds", np.nan)
     return getattr(model, "_training_seconds", blended)
+
+
+def _mib(model):
+    """Size as a pickle; NaN if it cannot be pickled, as with a lambda in a pipeline."""
+    try:
+        return len(pickle.dumps(model, 5)) / 2**20
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return np.nan
+
+
+def checked_target(y, is_class, known, name="y"):
+    """y as an ndarray; ValueError if a value is missing, or a label not among the known ones.
+
+    `known` has the labels that each model knows, or None, by its name.
+    """
+    if is_class:
+        check_labels(y, name)
+        y = column_or_1d(np.asarray(y), warn=True)
+    y = np.asarray(y)
+    assert_all_finite(y, allow_nan=False, input_name=name)
+    for model, labels in known.items() if is_class else ():
+        if labels is not None and (unknown := set(y.tolist()) - set(np.asarray(labels).tolist())):
+            raise ValueError(
+                f"{name} has the labels {sorted(unknown, key=str)}, but {model} was fitted to "
+                f"{list(labels)}"
+            )
+    return y
 
 
 class Predicted(BaseEstimator):
@@ -191,14 +230,17 @@ class PredictedClasses(ClassifierMixin, Predicted):
         return self.proba[X]
 
 
-def check_baseline_rows(is_class, y, X_train, y_train):
-    """Raise ValueError if there are no rows to fit a constant and a random forest to."""
+def check_baseline_rows(is_class, y, X_train, y_train, name="y"):
+    """Targets to fit a constant and a random forest to, or None; ValueError without rows."""
     if (X_train is None) != (y_train is None):
         missing, other = ("X", "y") if X_train is None else ("y", "X")
         raise ValueError(f"{other}_train is given without {missing}_train")
     if X_train is not None:
-        return check_consistent_length(X_train, y_train)
-    most = np.unique(np.asarray(y), return_counts=True)[1].max() if is_class else len(y)
+        check_consistent_length(X_train, y_train)
+        y_train = checked_target(y_train, is_class, {}, "y_train")
+        checked_target(y, is_class, {"the random forest": np.unique(y_train)}, name)
+        return y_train
+    most = np.unique(y, return_counts=True)[1].max() if is_class else len(y)
     if most < N_FOLDS:
         rows = "rows of the most frequent class" if is_class else "rows"
         raise ValueError(
@@ -212,7 +254,6 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
 
     They are trained on `X_train`, or cross-validated on `X` if there are no such rows.
     """
-    y = np.asarray(y)
     forest = MEMBERS["manifold"][not is_class](projection="axis", random_state=0)
     table = read_table(as_frame(X))
     if table is not None and any(table.kind(j) == DATE for j in range(len(table))):
@@ -222,7 +263,6 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
     with warnings.catch_warnings():  # about columns; the models themselves gave them, too
         warnings.simplefilter("ignore", UserWarning)
         if X_train is not None:
-            y_train = np.asarray(y_train)
             return {name: Predicted.of(m.fit(X_train, y_train), X) for name, m in models.items()}
         for name, model in models.items():
             name = f"{name}, {N_FOLDS} folds"
@@ -235,21 +275,85 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
     return found
 
 
-def score_function(is_class, metrics=None):
-    """A function of `Predicted`, y, weights and numbers of rows (all by default): scores by name.
+def scores_of(predicted, y, names):
+    """Functions from weights of the rows, or None, to a score, by the names of scorers.
 
-    Only default metrics may fail, which gives NaN.
+    Default metrics are computed here: fast, for bootstrap samples, and for y that lacks a class.
     """
-    names = METRICS[is_class] if metrics is None else metrics
-    names = [names] if isinstance(names, str) else list(names)
-    scorer = check_scoring(scoring=names, raise_exc=metrics is not None)
+    known = (_scores_of_classes if is_classifier(predicted) else _scores_of_numbers)(predicted, y)
 
-    def score(predicted, y, sample_weight=None, rows=None):
-        rows = np.arange(len(predicted.labels)) if rows is None else rows
-        options = {}
-        if sample_weight is not None:
-            options["sample_weight"] = np.asarray(sample_weight)[rows]
-        found = scorer(predicted, rows, np.asarray(y)[rows], **options)
-        return {name: np.nan if isinstance(one, str) else one for name, one in found.items()}
+    def score(name, weight):
+        if name in known:
+            return float(known[name](np.ones(len(y)) if weight is None else np.asarray(weight)))
+        options = {} if weight is None else {"sample_weight": np.asarray(weight)}
+        return get_scorer(name)(predicted, np.arange(len(y)), y, **options)
 
-    return score
+    return {name: partial(score, name) for name in names}
+
+
+def _scores_of_classes(predicted, y):
+    correct, proba, classes = predicted.labels == y, predicted.proba, predicted.classes_
+    proba = np.full((len(y), len(classes)), np.nan) if proba is None else proba
+    codes, least = np.searchsorted(classes, y), np.finfo(proba.dtype).eps
+    log_loss = -np.log(np.clip(proba[np.arange(len(y)), codes], least, 1 - least))
+    shown = [1] if len(classes) == 2 else range(len(classes))
+    areas = [_area_under_roc(codes == k, proba[:, k]) for k in shown]
+    return {
+        "accuracy": lambda weight: np.average(correct, weights=weight),
+        "neg_log_loss": lambda weight: -np.average(log_loss, weights=weight),
+        "roc_auc_ovr": lambda weight: np.mean([area(weight) for area in areas]),
+    }
+
+
+def _area_under_roc(is_positive, score):
+    """A function of weights: the share of pairs of both classes in order; ties count half."""
+    order = np.argsort(score)
+    is_positive, score = is_positive[order], score[order]
+    starts = np.flatnonzero(np.diff(score, prepend=-np.inf))
+
+    def area(weight):
+        weight = weight[order]
+        positive = np.add.reduceat(weight * is_positive, starts)
+        negative = np.add.reduceat(weight * ~is_positive, starts)
+        n_pairs = 0.0 if np.isnan(score[-1]) else positive.sum() * negative.sum()
+        n_ordered = positive @ (np.cumsum(negative) - negative / 2)
+        return n_ordered / n_pairs if n_pairs else np.nan
+
+    return area
+
+
+def _scores_of_numbers(predicted, y):
+    y = y.reshape(len(y), -1)
+    error = y - predicted.labels.reshape(y.shape)
+
+    def mean(values, weight):
+        return np.average(values, axis=0, weights=weight)
+
+    def r2(weight):
+        rest, total = mean(error**2, weight), mean((y - mean(y, weight)) ** 2, weight)
+        return 1 - np.divide(rest, total, out=np.ones(len(rest)), where=total > 0).mean()
+
+    return {
+        "r2": r2,
+        "neg_root_mean_squared_error": lambda w: -np.sqrt(mean(error**2, w)).mean(),
+        "neg_mean_absolute_error": lambda w: -mean(np.abs(error), w).mean(),
+    }
+
+
+def _check_metrics(names, y, weight, classes, is_class):
+    """Raise ValueError for a metric that does not fit, by the score of a constant."""
+    constant = PredictedNumbers(np.broadcast_to(0.0 if is_class else y.mean(axis=0), y.shape))
+    if is_class:
+        classes = np.unique(y) if classes is None else classes
+        proba = np.full((len(y), len(classes)), 1 / len(classes))
+        constant = PredictedClasses(np.repeat(classes[:1], len(y)), proba, classes)
+    for name, score in scores_of(constant, y, names).items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                reason = "it is undefined" if np.isnan(score(weight)) else None
+            except Exception as error:  # scorers raise many kinds
+                reason = "it needs probabilities" if isinstance(error, AttributeError) else error
+        if reason is not None:
+            what = "these labels" if is_class else "a regressor"
+            raise ValueError(f"metrics has {name!r}, which is not for {what}: {reason}")

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ..estimators.unwrap import refusal, unwrapped
+from ..estimators.unwrap import members_of, refusal, unwrapped
 from ..forest import Forest
 from ..forest.packed import LINKS
 from ..forest.statistics import levels, with_prior
@@ -246,9 +246,11 @@ def forest_of(estimator):
     check_is_fitted(estimator)
     forest = getattr(estimator, "forest_", None)
     if hasattr(estimator, "members_"):
+        own = [name for name, one in members_of(estimator).items() if hasattr(one, "forest_")]
+        advice = f"pass one of its members_: {', '.join(map(repr, own))}"
         raise TypeError(
-            f"a {type(estimator).__name__} has no trees of its own; pass one of its members_: "
-            f"{', '.join(map(repr, estimator.members_))}"
+            f"a {type(estimator).__name__} has no trees of its own; "
+            + (advice if own else "none of its members_ is a forest")
         )
     if not isinstance(forest, Forest):
         raise refusal(estimator)
@@ -286,8 +288,8 @@ def check_int(name, value, least, most=None, or_none=False):
 
 
 def column_numbers(parameter, columns, names):
-    """Numbers of columns that are given by name or number."""
-    found = []
+    """Numbers of columns that are given by name or number, a sequence or only one."""
+    found, columns = [], [columns] if isinstance(columns, str | Integral) else columns
     for key in columns:
         is_number = isinstance(key, Integral) and -1 < key < len(names)
         if key not in names and not is_number:

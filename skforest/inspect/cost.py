@@ -16,7 +16,8 @@ from ..table.frames import as_frame
 
 FIRST = 100  # rows of the smallest sample
 GROWTH, LEAST_GROWTH = 8.0, 2.0  # at most, and at least, from a sample to the next
-SHARE = 0.35  # of the time that is left, for the next sample; its memory may take twice as long
+SHARE = 0.35  # of the time that is left, for the next sample
+TRACED = 3.0  # a fit whose memory is traced takes so many times as long (2.7 to 3.1 in three fits)
 MOST = 1.2  # exponent of the growth with the number of rows; of memory, 1
 NOISE = 1.2  # factor of the range in both directions, even if all rows were fitted
 UNCERTAIN = 0.5  # of the exponent
@@ -31,9 +32,9 @@ class FitCost:
     seconds, seconds_range : float, tuple of float
         Time of `fit`.
     mib, mib_range : float, tuple of float
-        Peak of the memory that `fit` adds, in MiB.
+        Peak of the memory that `fit` adds, in MiB; NaN if there was no time to trace it.
     model_mib : float
-        Memory of the fitted model, in MiB.
+        Memory of the fitted model, in MiB, or NaN.
     n_samples : int
         Number of rows for which the cost is predicted.
     samples : dict of int to float
@@ -56,6 +57,8 @@ class FitCost:
                 (self.mib, self.mib_range, "MiB"),
             )
         )
+        if np.isnan(self.mib):
+            return f"about {seconds}; no time to trace the memory, raise budget"
         return f"about {seconds}, {mib}, model {_rounded(self.model_mib)} MiB"
 
     def __repr__(self):
@@ -71,8 +74,9 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     """Predict the time and the memory of ``estimator.fit(X, y)`` on this machine.
 
     Copies of the estimator are fitted to random samples of the rows, each larger than the one
-    before. The time is extrapolated by its growth from the second largest sample to the largest,
-    and the memory by its growth from the smallest to the largest. The estimator is not changed.
+    before. The time is extrapolated by its growth from the second largest sample to the largest.
+    Memory is traced last, in fits of the smallest and of the largest sample for which there is
+    time. The estimator is not changed.
 
     Parameters
     ----------
@@ -85,7 +89,7 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
         Class labels, or numbers in regression.
     budget : float, default=20.0
         Seconds for all fits together, greater than 0. The more time, the better the prediction.
-        Samples of 100 and 200 rows are fitted even if this takes longer.
+        Samples of 100 and 200 rows are fitted even if this takes longer, but not traced.
     random_state : int, RandomState or None, default=0
         Which rows are drawn.
 
@@ -138,19 +142,22 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
         order = np.concatenate([order[first], np.delete(order, first)])
     limit = estimator.get_params(deep=False).get("time_limit") or np.inf
     end, size, seconds = perf_counter() + budget, min(n, FIRST), {}
-    # The first fit also imports what fits need, so its time does not count.
-    memory = {size: _traced(estimator, X, y, order[:size])}
+    seconds[size] = _seconds(estimator, X, y, order[:size])
+    if seconds[size] < budget / 10:  # the first fit also imported what fits need
+        seconds[size] = _seconds(estimator, X, y, order[:size])
+    rest = TRACED * seconds[size]  # for the memory of the smallest sample
     while True:
-        start = perf_counter()
-        _fitted(estimator, X, y, order[:size])
-        seconds[size] = max(perf_counter() - start, 1e-6)
-        growth = min(SHARE * (end - perf_counter()) / seconds[size], GROWTH, n / size)
+        growth = min(SHARE * (end - rest - perf_counter()) / seconds[size], GROWTH, n / size)
         least = min(LEAST_GROWTH, n / size)
         if size == n or seconds[size] > 0.9 * limit or (growth < least and len(seconds) > 1):
             break
         size = min(n, int(max(growth, least) * size))
-    if size > FIRST and end - perf_counter() > seconds[size]:
-        memory[size] = _traced(estimator, X, y, order[:size])
+        seconds[size] = _seconds(estimator, X, y, order[:size])
+    memory = {}
+    for size in (min(seconds), *sorted(seconds, reverse=True)):
+        if len(memory) < 2 and TRACED * seconds[size] < end - perf_counter():
+            memory[size] = memory.get(size) or _traced(estimator, X, y, order[:size])
+    memory = memory or {n: (np.nan, np.nan)}
     total, *total_range = extrapolated(seconds, n, MOST)
     peak, *peak_range = extrapolated({k: v[0] for k, v in memory.items()}, n, 1.0)
     model, *_ = extrapolated({k: v[1] for k, v in memory.items()}, n, 1.0)
@@ -187,6 +194,12 @@ def _fitted(estimator, X, y, rows):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows cause some of their own
         return model.fit(take_rows(X, np.sort(rows)), take_rows(y, np.sort(rows)))
+
+
+def _seconds(estimator, X, y, rows):
+    start = perf_counter()
+    _fitted(estimator, X, y, rows)
+    return max(perf_counter() - start, 1e-6)
 
 
 def _traced(estimator, X, y, rows):

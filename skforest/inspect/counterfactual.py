@@ -18,6 +18,7 @@ from .contents import column_numbers
 
 N_STEPS = 32  # points of a segment that are predicted together
 N_ROUNDS = 4  # rounds of a search on a segment, which find a point up to 32^-4 of its length
+PARTS_OF_DAY = 24, 1440, 86400  # hours, minutes, seconds
 N_SEARCHES = 4  # searches for each answer, each of which leaves out columns of answers before
 
 
@@ -63,9 +64,9 @@ def counterfactual(
     target : label or (low, high), default=None
         For a classifier, the wanted label; None: any label other than that of x. For a regressor,
         the interval that shall contain the prediction, ends included; infinite ends are allowed.
-    vary : sequence of str or int, default=None
+    vary : sequence of str or int, or one of these, default=None
         Columns that may change, by name or number. None: all.
-    fixed : sequence of str or int, default=()
+    fixed : sequence of str or int, or one of these, default=()
         Columns that may not change.
     limits : dict of str or int to limit, default=None
         What columns may change to, by name or number: for numbers and dates (low, high), ends
@@ -112,11 +113,12 @@ def counterfactual(
     The distance is the sum over columns of the absolute difference divided by the standard
     deviation of the column in the background [1]_. A different category counts as distance 1, and
     so does a value in place of a missing one. Columns of whole numbers keep whole numbers, even if
-    their dtype is float. A value that x has does not become missing. The result is near x, but
-    need not be the nearest possible point. Numbers of the background outside their limits are set
-    to the nearest limit first. More answers are searched without a column of an earlier one, with
-    up to 4 searches for each. A counterfactual explains the model: it does not say what would
-    happen if somebody changed a column in the world.
+    their dtype is float, and columns of dates their unit: days, hours, minutes or seconds. A value
+    that x has does not become missing. The result is near x, but need not be the nearest possible
+    point. Numbers of the background outside their limits are set to the nearest limit first. More
+    answers are searched without a column of an earlier one, with up to 4 searches for each. A
+    counterfactual explains the model: it does not say what would happen if somebody changed a
+    column in the world.
 
     References
     ----------
@@ -289,7 +291,7 @@ class _Rows:
         self.codes = np.stack([self._column(table, j) for j in range(len(table))], axis=1)
         spread = _deviations(self.codes[1:])
         self._spread = np.where(spread > 0, spread, 1.0)
-        self._is_whole = np.array([self._holds_integers(j) for j in range(len(self.names))])
+        self._n_parts = np.array([self._parts_of_unit(j) for j in range(len(self.names))])
 
     def _column(self, table, j):
         """A column as numbers: of levels, of days, or those of the column."""
@@ -320,10 +322,14 @@ class _Rows:
         self._native = np.concatenate([x, background])
         self.x = self._native[:1]
 
-    def _holds_integers(self, j):
-        """Does a column hold whole numbers only? With missing values, their dtype is float."""
+    def _parts_of_unit(self, j):
+        """1 for whole numbers, also of dtype float; parts of a day for dates; 0: any number."""
         known = self.codes[np.isfinite(self.codes[:, j]), j]
-        return len(known) > 0 and (known == np.rint(known)).all()
+        for n_parts in (1, *(PARTS_OF_DAY if j in self._dates else ())) if len(known) else ():
+            rest = np.abs(known * n_parts - np.rint(known * n_parts)).max()
+            if rest <= (1e-6 if j in self._dates else 0):
+                return n_parts
+        return 0
 
     def restrict(self, vary, fixed, limits):
         """Set the columns that may change, and what they may change to."""
@@ -357,9 +363,9 @@ class _Rows:
                     days = np.array(limit, dtype="M8[us]") - np.datetime64(0, "us")
                     limit = (days / np.timedelta64(1, "D")).tolist()
                 low, high = _pair(limit, f'{shown} must be (low, high), "increase" or "decrease"')
-                is_whole = self._is_whole[j]
-                self._low[j] = np.ceil(low) if is_whole else low
-                self._high[j] = np.floor(high) if is_whole else high
+                n = self._n_parts[j]
+                self._low[j] = np.ceil(low * n) / n if n else low
+                self._high[j] = np.floor(high * n) / n if n else high
         moved = np.clip(self.ends, self._low, self._high)
         is_number = ~self._is_category & np.isfinite(own) & ~np.isnan(self.ends)
         self.ends = np.where(is_number, moved, self.ends)
@@ -419,7 +425,8 @@ class _Rows:
         mask = np.broadcast_to(mask, other.shape)
         is_moved = mask & ~self._is_category & np.isfinite(own) & np.isfinite(other)
         between = np.where(steps == 1, other, own + steps * (other - own))
-        between = np.where(self._is_whole, np.round(between), between)
+        n = np.maximum(self._n_parts, 1)
+        between = np.where(self._n_parts > 0, np.round(between * n) / n, between)
         between = np.where(steps > 0, np.clip(between, self._low, self._high), between)
         codes = np.where(is_moved, between, np.where(mask, other, own))
         number = np.where(mask, 1 + starts[:, None], 0)

@@ -16,7 +16,7 @@ from ..table.dates import days_of
 from ..table.feature_map import level_text
 from ..table.frames import CATEGORY, DATE, as_frame, is_missing, read_table, table_of_matrix
 from .contents import check_int, column_numbers, output_number
-from .pairs import MAX_POINTS, MAX_TEXT, PairEffect, predicted
+from .pairs import MAX_POINTS, PairEffect, predicted
 from .picture import COLOURS, panels
 
 KINDS = ("average", "individual", "both", "ale")
@@ -24,7 +24,8 @@ METHODS = ("auto", "predict_proba", "decision_function")
 TAIL = 0.01  # share of the values at either end that partial dependence does not show
 MAX_LEVELS = 20  # of a category that are shown
 N_PARTS = 100  # of the values of a column, to compare its distributions
-N_PANELS, N_BARS = 3, 30  # side by side; of a panel
+N_PANELS, N_BARS, N_LETTERS = 3, 30, 40  # side by side; of a panel; below it
+GAP = 0.2  # from the values of a panel to the missing one
 
 
 @dataclass
@@ -90,7 +91,7 @@ class EffectDisplay:
     >>> bmi = display.effects[0]
     >>> for value, effect in zip(bmi.values, bmi.average):
     ...     print(round(value, 1), round(effect))
-    18.0 -39
+    18.0 -40
     22.6 -18
     24.7 -8
     26.9 4
@@ -266,7 +267,7 @@ class EffectDisplay:
         is_category = effect.values.dtype == object
         n_known = len(effect.values) - bool(is_missing(effect.values[-1]))
         known = np.arange(n_known) if is_category else effect.values[:n_known].astype(float)
-        gap = 1.0 if is_category or n_known == 1 else 0.12 * np.ptp(known)
+        gap = 1.0 if is_category or n_known == 1 else GAP * np.ptp(known)
         x = np.append(known, known[-1] + gap)[: len(effect.values)]
         is_whole = not effect.is_date and (known == np.rint(known)).all()
         is_few = is_whole and np.ptp(known) < N_BARS
@@ -304,21 +305,24 @@ class EffectDisplay:
         else:
             steps = [1, 2, 5, 10]
             ax.xaxis.set_major_locator(MaxNLocator("auto", steps=steps, integer=bool(is_few)))
-            ax.xaxis.set_major_formatter(ScalarFormatter())
+            ax.xaxis.set_major_formatter(ScalarFormatter(useOffset=False))
         ticks = known if effect.values.dtype == object else ax.get_xticks()
         ticks = [tick for tick in ticks if known[0] <= tick <= known[-1]]
         labels = ax.xaxis.get_major_formatter().format_ticks(ticks)
         if effect.values.dtype == object:
             labels = [level_text(level) for level in effect.values[: len(known)]]
+        factor = "" if effect.is_date else ax.xaxis.get_major_formatter().get_offset()
         ticks = [*ticks, *x[len(known) :]]
-        ax.set_xticks(ticks, [*labels, "missing"][: len(ticks)], parse_math=False)
-        if sum(map(len, labels)) > MAX_TEXT:
+        labels = [*labels, "missing"][: len(ticks)]
+        ax.set_xticks(ticks, labels, parse_math=False)
+        letters = np.diff(ticks) / np.ptp(ax.get_xlim()) * N_LETTERS
+        if any(n < 1 + len(a + b) / 2 for n, (a, b) in zip(letters, pairwise(labels))):
             ax.tick_params("x", rotation=90)
         name = f"change of the {self.response_name}" if self.centered else self.response_name
         name = f"mean {name}" if self.kind == "average" else name
         name = f"effect on the {name}" if self.kind == "ale" else name
         ax.set_ylabel(name, parse_math=False)
-        ax.set_xlabel(effect.name, parse_math=False)
+        ax.set_xlabel(effect.name + f" (in {factor})" * bool(factor), parse_math=False)
         ax.spines[["top", "right"]].set_visible(False)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._kernels.base.rows import random_stream, tree_seed
 from .._kernels.explain.shapley import ShapleyTrees
 from ..estimators.base import take_rows
-from ..estimators.prediction import prediction_of
+from ..estimators.prediction import Part, prediction_of
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import draw_seed
 from ..forest.statistics import probabilities
@@ -230,6 +230,21 @@ def shapley_values(
     names = whole.names(getattr(estimator, "feature_names_in_", None))
     base = np.tile(base, (X.shape[0], 1))
     return _explanation(estimator, names, X, values, base, variance, interactions)
+
+
+def values_of_table(estimator, X, background, classes):
+    """Sampled Shapley values of the columns that a pipeline takes, not of those of its last step.
+
+    `classes` are those of a classifier; None in regression. The shape is (n_samples, n_columns,
+    n_outputs).
+    """
+    part = _OtherPart(Part(estimator), None if classes is None else [classes])
+    part.map_rows(X, background)
+    game, shape = (
+        _Game([part], 1 if classes is None else len(classes)),
+        (*X.shape, background.shape[0]),
+    )
+    return _explain_mixtures([part], game, shape, 0, 2, None)[0][:, 0]
 
 
 def _check_parameters(units, max_exact, n_permutations):

@@ -102,9 +102,9 @@ def _importances_of_blend(blend):
     """Importances of the inputs and their weighted standard deviations over members."""
     importance = blend.feature_importances_
     members = [
-        (blend.weights_[name], np.asarray(model.feature_importances_))
+        (blend.weights_[name], np.asarray(own))
         for name, model in blend.members_.items()
-        if np.shape(getattr(model, "feature_importances_", None)) == importance.shape
+        if np.shape(own := getattr(model, "feature_importances_", None)) == importance.shape
     ]
     if len(members) < 2:
         return importance, np.full(len(importance), np.nan)

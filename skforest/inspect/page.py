@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..table.frames import is_missing
+from .picture import COLOURS
+
+MAX_TEXT = 34  # characters of labels and lines of titles
 BROAD = 8.0  # inches: broader pictures are scrolled on narrow screens
 
 STYLE = """
@@ -122,9 +126,48 @@ class Report:
 
 def cell_text(value):
     """A cell of a table as text."""
-    if isinstance(value, (bool, np.bool_)):
-        return "yes" if value else "no"
     if isinstance(value, (float, np.floating)):
         text = f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
         return "" if np.isnan(value) else text
     return str(value)
+
+
+def cell(value):
+    """A value of a table as text."""
+    if is_missing(value):
+        return "missing"
+    value = value.item() if isinstance(value, np.generic) else value
+    return cell_text(value).removesuffix(" 00:00:00")
+
+
+def short(text):
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def bars(names, losses, what):
+    """Bars of permutation importances."""
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(7, 0.8 + 0.28 * len(names)), layout="constrained")
+    mean, deviation = np.mean(losses, axis=1)[::-1], np.std(losses, axis=1)[::-1]
+    ax.barh(names[::-1], mean, xerr=deviation, color=COLOURS[0], ecolor="grey")
+    ax.set(xlabel=f"decrease of {what}")
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def contributions(pictures):
+    """Bars of contributions, a panel for each row."""
+    import matplotlib.pyplot as plt
+
+    size = (11, 1.2 + 0.3 * max(len(labels) for _, labels, _ in pictures))
+    figure, axes = plt.subplots(1, len(pictures), figsize=size, layout="constrained")
+    for ax, (title, labels, values) in zip(np.ravel(axes), pictures):
+        colours = [COLOURS[1] if value < 0 else COLOURS[0] for value in values[::-1]]
+        ax.barh(range(len(values)), values[::-1], color=colours)
+        ax.set_yticks(range(len(values)), labels[::-1], fontsize=8)
+        ax.axvline(0, color="grey", linewidth=0.8)
+        ax.set_title(title, fontsize=9)
+        ax.locator_params("x", nbins=3)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure

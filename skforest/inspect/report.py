@@ -6,20 +6,28 @@ from itertools import combinations
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 
 from .._version import __version__
 from ..estimators.prediction import is_forest, prediction_of
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import size_text, why_no_category
-from ..table.frames import DATE, as_frame
-from .comparison import Predicted, baselines, check_baseline_rows, score_function
+from ..table.frames import CATEGORY, DATE, as_frame
+from .comparison import (
+    METRICS,
+    Predicted,
+    baselines,
+    check_baseline_rows,
+    checked_target,
+    scores_of,
+)
 from .contents import refuse_networks
 from .displays import TrainingCurveDisplay
 from .effects import EffectDisplay, TableRows
-from .explain import shapley_values
+from .explain import shapley_values, values_of_table
 from .importances import importances_table
-from .page import Report, Section, cell_text
+from .page import Report, Section, bars, cell, cell_text, contributions, short
 from .picture import COLOURS, import_axes
 from .plotting import plot_tree
 
@@ -30,7 +38,7 @@ N_REPEATS = 5  # permutations of each column
 MAX_PERMUTED = 30  # columns, those with the largest impurity importance
 N_COLUMNS = 100  # columns in the table of columns
 N_BARS = 15  # columns in the table of importances
-N_EFFECTS = 6
+N_EFFECTS, N_POINTS, N_EFFECT_ROWS = 6, 25, 100  # panels, and points of each for so many rows
 N_PAIRED, N_PAIR_ROWS = 4, 40  # columns whose pairs are measured, on the square of so many rows
 N_PICTURE_ROWS = 100  # of the picture of the first pair
 N_BACKGROUND = 100
@@ -38,9 +46,19 @@ MAX_CURVES = 10  # classes with a curve each
 MAX_POINTS = 1000  # of a scatter plot
 N_TREES, TREE_DEPTH = 2, 3
 N_SHOWN = 8  # columns of an explained row
+LAST_STEP = "The columns are those that the last step of the pipeline takes."
 
 
-def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None, random_state=0):
+def describe(
+    estimator,
+    X_test=None,
+    y_test=None,
+    *,
+    X_train=None,
+    y_train=None,
+    target=None,
+    random_state=0,
+):
     """Describe a fitted estimator in a report: data, training, scores, and what it learned.
 
     With rows that the estimator was not trained on, the report has the columns as they are read,
@@ -53,6 +71,8 @@ def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None,
     ----------
     estimator : estimator of skforest
         Fitted classifier or regressor with one output; it may be inside a search or a pipeline.
+        The columns of the report are then those of `X_test`; only trees, and importances without
+        `y_test`, have the columns that transformers make.
     X_test : {array-like, dataframe} of shape (n_samples, n_features), default=None
         Rows that the estimator was not trained on.
     y_test : array-like of shape (n_samples,), default=None
@@ -60,6 +80,10 @@ def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None,
     X_train, y_train : array-like or dataframe, default=None
         Rows to train the constant and the random forest on. None: these are cross-validated on
         `X_test`, with five folds.
+    target : label, default=None
+        The class whose probability effects, pairs and explained rows show. None: of two classes,
+        the second, but the rarer one if labels are text (churn rather than stay); of more classes,
+        the most probable one, and the predicted one in explained rows.
     random_state : int, RandomState or None, default=0
         Seed of permutations and of bootstrap samples.
 
@@ -79,7 +103,8 @@ def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None,
         If the estimator is not one of skforest, if its splits are networks, or if X is sparse.
     ValueError
         If the estimator has several outputs, if targets are given without rows or the other way
-        round, if their lengths differ, or if there are too few rows for five folds.
+        round, if their lengths differ, if `y_test` has missing values or labels that the estimator
+        does not know, if there are too few rows for five folds, or if `target` is no class.
 
     See Also
     --------
@@ -117,8 +142,10 @@ def describe(estimator, X_test=None, y_test=None, *, X_train=None, y_train=None,
     if X_test is None and y_test is not None:
         raise ValueError("y_test is given without X_test")
     if y_test is not None:
-        check_baseline_rows(is_classifier(model), y_test, X_train, y_train)
-    subject = _Subject(estimator, X_test, y_test, random_state)
+        is_class, known = is_classifier(model), {"estimator": getattr(model, "classes_", None)}
+        y_test = checked_target(y_test, is_class, known, "y_test")
+        y_train = check_baseline_rows(is_class, y_test, X_train, y_train, "y_test")
+    subject = _Subject(estimator, X_test, y_test, random_state, target)
     sections = [
         _columns(subject),
         _training(subject),
@@ -141,13 +168,17 @@ class _Subject:
     once they have been measured.
     """
 
-    def __init__(self, estimator, X, y, random_state):
-        self.estimator, self.model = estimator, unwrapped(estimator).estimator
+    def __init__(self, estimator, X, y, random_state, target=None):
+        whole = unwrapped(estimator)
+        self.estimator, self.model = estimator, whole.estimator
+        self.has_transformers, self.target = bool(whole.transformers), target
         self.is_class = is_classifier(self.model)
         self.random = check_random_state(random_state)
         self.X = self.y = self.order = None
         if getattr(self.model, "n_outputs_", 1) > 1 or self._is_banded:
             raise ValueError("estimator has several outputs; describe takes one")
+        if target is not None and target not in list(getattr(self.model, "classes_", ())):
+            raise ValueError(f"target={target!r} is not a label of the estimator")
         if X is not None:
             X = as_frame(X)
             X = X.reshape(len(X), -1) if len(getattr(X, "shape", ())) > 2 else X
@@ -157,7 +188,7 @@ class _Subject:
             names = self.rows.table.names
             self.names = [name if isinstance(name, str) else f"x{name}" for name in names]
         if y is not None:
-            self.y = np.asarray(y)
+            self.y = y
             check_consistent_length(self.X, self.y)
         if X is not None:
             self.predicted = Predicted.of(estimator, self.X, 1)
@@ -168,16 +199,27 @@ class _Subject:
 
     @cached_property
     def shown(self):
-        """int: the class whose probability is shown, the second of two or the most probable."""
-        if len(self.model.classes_) == 2:
+        """int: the class whose probability is shown, see `target` of `describe`."""
+        classes = self.model.classes_
+        if self.target is not None:
+            return classes.tolist().index(self.target)
+        if len(classes) == 2 and classes.dtype.kind not in "OUS":
             return 1
-        rows = self.rows.replaced(self.sample(N_BACKGROUND))
-        return int(np.argmax(self.estimator.predict_proba(rows).mean(axis=0)))
+        mean = self.predicted.proba.mean(axis=0)
+        return int(np.argmax(mean) if len(classes) != 2 else mean[0] >= mean[1])
 
     @property
     def label(self):
         """object: the label of this class; None for a regressor."""
         return self.model.classes_[self.shown] if self.is_class else None
+
+    def is_category(self, j):
+        """bool: does the model read a column as a category?"""
+        known = getattr(self.model, "is_categorical_", None)
+        names = list(getattr(self.model, "feature_names_in_", self.names))
+        if known is not None and len(known) == len(names) and self.names[j] in names:
+            return bool(known[names.index(self.names[j])])
+        return self.rows.table.kind(j) == CATEGORY
 
     def sample(self, n):
         """At most n of the rows, at random: their numbers."""
@@ -200,11 +242,12 @@ def _columns(subject):
         values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
         note = "constant in these rows" if len(values) < 2 else ""
         is_date = subject.rows.table.kind(j) == DATE
-        kind = "date" if is_date else "number" if levels is None else "category"
+        kind = "date" if is_date else "category" if subject.is_category(j) else "number"
         if levels is not None:
             ranked = np.argsort(-counts, kind="stable")[:3]
             shown = ", ".join(str(levels[int(code)]) for code in values[ranked])
-            note = why_no_category([str(level) for level in levels], counts.sum()) or note
+            if kind == "category":
+                note = why_no_category([str(level) for level in levels], counts.sum()) or note
         else:
             ends = np.nanpercentile(codes, [0, 50, 100]) if len(values) else ()
             shown = " / ".join(
@@ -221,10 +264,9 @@ def _columns(subject):
             if len(rows) < len(subject.names)
             else ""
         )
-        + ". Numbers and dates are shown by their minimum, median and maximum, categories by "
-        "their most frequent levels."
+        + ". Values are the minimum, median and maximum, or the most frequent ones."
     )
-    section.table(("column", "read as", "missing", "values", "", "note"), rows)
+    section.table(("column", "read as", "missing", "distinct", "values", "note"), rows)
     return section
 
 
@@ -264,18 +306,17 @@ def _scores(subject, X_train, y_train):
     section, y = Section("Scores"), subject.y
     found = {"this model": subject.predicted}
     found |= baselines(subject.is_class, subject.X, y, X_train, y_train)
-    score = score_function(subject.is_class)
-    draws = [subject.random.randint(len(y), size=len(y)) for _ in range(N_DRAWS)]
-    rows = []
+    n, rows, names = len(y), [], METRICS[subject.is_class]
+    draws = [np.bincount(subject.random.randint(n, size=n), minlength=n) for _ in range(N_DRAWS)]
     for name, one in found.items():
-        drawn = [[*score(one, y, rows=np.sort(draw)).values()] for draw in draws]
-        scores = score(one, y)
-        rows.append((name, *map(_with_interval, scores.values(), np.array(drawn).T)))
+        scores = scores_of(one, y, names).values()
+        cells = [_with_interval(score(None), [*map(score, draws)]) for score in scores]
+        rows.append((name, *cells))
     section.say(
         f"Scores of {len(y):,} rows with intervals of 95 %; larger is better, and losses have a "
         "minus sign."
     )
-    section.table(("", *scores), rows)
+    section.table(("", *names), rows)
     draw = _class_curves if subject.is_class else _residuals
     section.picture(draw(subject), "predictions against the truth")
     return section
@@ -300,7 +341,7 @@ def _class_curves(subject):
         1, 3, figsize=(12, 4), layout="constrained"
     )
     shown = [k for k in range(len(classes)) if 0 < np.mean(y == classes[k]) < 1]
-    shown = shown[-1:] if len(classes) == 2 else shown[:MAX_CURVES]
+    shown = [subject.shown] if len(classes) == 2 and shown else shown[:MAX_CURVES]
     for k in shown:
         colour = COLOURS[k % len(COLOURS)]
         RocCurveDisplay.from_predictions(
@@ -354,6 +395,8 @@ def _importances(subject):
         if impurity is None:
             return None
         rows = [(name, float(value)) for name, value in impurity.items()][:N_BARS]
+        if subject.has_transformers:
+            section.say(LAST_STEP)
         section.table(("column", "importance in training"), rows)
         if subject.X is not None:
             ranked = [subject.names.index(n) for n in impurity if n in subject.names]
@@ -365,16 +408,15 @@ def _importances(subject):
     if known is not None:
         columns = np.argsort([-known[name] for name in names], kind="stable")
     rows, n_columns = subject.sample(PERMUTED), min(len(names), MAX_PERMUTED)
-    y, score = subject.y[rows], score_function(subject.is_class)
-    best = [*score(subject.predicted, subject.y, rows=rows).values()][0]
-    loss = {}
+    what, loss, y = METRICS[subject.is_class][0], {}, subject.y[rows]
+    score = accuracy_score if subject.is_class else r2_score
+    best = score(y, subject.predicted.labels[rows])
     for j in columns[:n_columns]:
         orders = [subject.random.permutation(rows) for _ in range(N_REPEATS)]
-        changed = [subject.rows.replaced(rows, (j, order)) for order in orders]
-        drawn = [Predicted.of(subject.estimator, X, 1) for X in changed]
-        loss[j] = [best - [*score(one, y).values()][0] for one in drawn]
+        changed = subject.rows.replaced(np.tile(rows, N_REPEATS), (j, np.concatenate(orders)))
+        drawn = np.split(np.asarray(subject.estimator.predict(changed)), N_REPEATS)
+        loss[j] = [best - score(y, labels) for labels in drawn]
     subject.order = sorted(loss, key=lambda j: -np.mean(loss[j]))
-    what = [*score(subject.predicted, subject.y, rows=rows)][0]
     section.say(
         f"Decrease of {what} when a column is permuted (mean and standard deviation of "
         f"{N_REPEATS} permutations of {len(rows)} rows"
@@ -385,13 +427,13 @@ def _importances(subject):
     section.table(
         head,
         [
-            (names[j], float(np.mean(loss[j])), float(np.std(loss[j])))
+            (names[j], float(np.mean(loss[j]).round(12)) + 0.0, float(np.std(loss[j])))
             + ((float(known[names[j]]),) if known else ())
             for j in subject.order[:N_BARS]
         ],
     )
     shown = subject.order[:N_BARS]
-    figure = _bars([names[j] for j in shown], [loss[j] for j in shown], what)
+    figure = bars([names[j] for j in shown], [loss[j] for j in shown], what)
     section.picture(figure, "permutation importances")
     return section
 
@@ -407,29 +449,24 @@ def _impurity(subject):
     return table["importance"].to_dict()
 
 
-def _bars(names, losses, what):
-    """Bars of permutation importances."""
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(7, 0.8 + 0.28 * len(names)), layout="constrained")
-    mean, deviation = np.mean(losses, axis=1)[::-1], np.std(losses, axis=1)[::-1]
-    ax.barh(names[::-1], mean, xerr=deviation, color=COLOURS[0], ecolor="grey")
-    ax.set(xlabel=f"decrease of {what}")
-    ax.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
 def _effects(subject):
     """Effects of the most important columns."""
     if subject.order is None:
         return None
     section = Section("Effects")
+    subject.order = [j for j in subject.order if not np.isnan(subject.rows.codes(j)[0]).all()]
     columns = subject.order[:N_EFFECTS]
     what = f"the probability of {subject.label!s}" if subject.is_class else "the prediction"
     section.say(f"Mean of {what} when all rows have the same value in a column.")
     seed = subject.random.randint(2**31 - 1)
     display = EffectDisplay.from_estimator(
-        subject.estimator, subject.X, columns, target=subject.label, random_state=seed
+        subject.estimator,
+        subject.X,
+        columns,
+        target=subject.label,
+        grid_resolution=N_POINTS,
+        subsample=N_EFFECT_ROWS,
+        random_state=seed,
     )
     section.picture(display.figure_, "effects of single columns")
     section.text = []  # there is no table
@@ -488,6 +525,8 @@ def _trees(subject):
         section.say(f"Of the member {name!r}, whose weight is largest among the forests.")
     if not hasattr(model.forest_, "node_weight"):  # `slim` removed it
         return None
+    if subject.has_transformers:
+        section.say(LAST_STEP)
     import matplotlib.pyplot as plt
 
     has_splits = np.flatnonzero(model.forest_.n_leaves > 1)
@@ -505,65 +544,51 @@ def _rows(subject):
     predicted = subject.predicted
     if subject.is_class:
         sure = predicted.proba.max(axis=1)
-        kinds = {"surest": np.argmax(sure), "least sure": np.argmin(sure)}
+        kinds = {"surest prediction": np.argmax(sure), "least sure one": np.argmin(sure)}
         if subject.y is not None and (is_wrong := predicted.labels != subject.y).any():
-            kinds["surest of the wrong ones"] = np.argmax(np.where(is_wrong, sure, 0))
+            kinds["surest error"] = np.argmax(np.where(is_wrong, sure, 0))
     else:
         order = np.argsort(np.ravel(predicted.labels), kind="stable")
-        kinds = {"smallest": order[0], "median": order[len(order) // 2], "largest": order[-1]}
+        kinds = {"smallest prediction": order[0], "median prediction": order[len(order) // 2]}
+        kinds["largest prediction"] = order[-1]
     rows = np.array(list(kinds.values()))
     background = subject.rows.replaced(subject.sample(N_BACKGROUND))
-    explained = shapley_values(
-        subject.estimator, subject.rows.replaced(rows), background, "response"
-    )
-    section, names = Section("Three rows explained"), explained.feature_names or subject.names
+    X = subject.rows.replaced(rows)
+    if subject.has_transformers:
+        classes = predicted.classes_ if subject.is_class else None
+        every = values_of_table(subject.estimator, X, background, classes)
+    else:  # of two classes, only one
+        label = subject.label if subject.is_class and predicted.proba.shape[1] == 2 else None
+        explained = shapley_values(subject.estimator, X, background, "response", target=label)
+        every = explained.values.reshape(len(rows), len(subject.names), -1)
+    section, names, cells = Section("Three rows explained"), subject.names, np.asarray(X, object)
     section.say(
         "Contributions of columns to the prediction of a row, beside its mean for "
         f"{min(N_BACKGROUND, subject.n_rows)} other rows (Shapley values)."
     )
     pictures = []
     for i, (kind, row) in enumerate(kinds.items()):
-        values, base = explained.values[i], np.ravel(explained.base_values[i])
-        k = 0
-        if values.ndim > 1:
-            k = list(predicted.classes_).index(predicted.labels[row])
-            values = values[:, k]
-        label = predicted.labels[row]
-        result = cell_text(float(base[k] + values.sum()))
+        k, what, total = 0, "prediction", np.ravel(predicted.labels)[row]
         if subject.is_class:
-            result += f", the probability of {subject.label if len(base) == 1 else label}"
-        truth = "" if subject.y is None else f", truth: {cell_text(subject.y[row])}"
+            label = subject.label
+            if subject.target is None and len(predicted.classes_) > 2:
+                label = predicted.labels[row]
+            what = f"probability of {label}"
+            k = list(predicted.classes_).index(label)
+            total, k = predicted.proba[row, k], k if every.shape[2] > 1 else 0
+        values = every[i, :, k]
+        values[np.abs(values) < 1e-9 * np.abs(values).max()] = 0  # by rounding
+        lines = [f"row {row}, {kind}", f"{what}: {cell_text(float(total))}"]
+        lines += [] if subject.y is None else [f"truth: {cell(subject.y[row])}"]
         order = np.argsort(-np.abs(values), kind="stable")[:N_SHOWN]
-        section.text.append(f"Row {row}, the {kind} prediction: {result}{truth}")
-        table = Section("")
-        shown = [cell_text(_entry(explained.data[i][j])) for j in order]
+        section.text.append(", ".join(lines).replace("row", "Row", 1))
+        table, shown = Section(""), [cell(cells[i].ravel()[j]) for j in order]
         table.table(
             ("column", "value", "contribution"),
-            [(str(names[j]), value, float(values[j])) for j, value in zip(order, shown)],
+            [(names[j], value, float(values[j])) for j, value in zip(order, shown)],
         )
         section.text += table.text
-        labels = [f"{names[j]} = {value}" for j, value in zip(order, shown)]
-        title = f"row {row}, the {kind}\n{result}{truth}"
-        pictures.append((title, labels, values[order]))
-    section.picture(_contributions(pictures), "contributions of columns to three predictions")
+        labels = [short(f"{names[j]} = {value}") for j, value in zip(order, shown)]
+        pictures.append(("\n".join(map(short, lines)), labels, values[order]))
+    section.picture(contributions(pictures), "contributions of columns to three predictions")
     return section
-
-
-def _contributions(pictures):
-    """Bars of contributions, a panel for each row."""
-    import matplotlib.pyplot as plt
-
-    size = (11, 1.2 + 0.3 * max(len(labels) for _, labels, _ in pictures))
-    figure, axes = plt.subplots(1, len(pictures), figsize=size, layout="constrained")
-    for ax, (title, labels, values) in zip(np.ravel(axes), pictures):
-        colours = [COLOURS[1] if value < 0 else COLOURS[0] for value in values[::-1]]
-        ax.barh(range(len(values)), values[::-1], color=colours)
-        ax.set_yticks(range(len(values)), labels[::-1], fontsize=8)
-        ax.axvline(0, color="grey", linewidth=0.8)
-        ax.set_title(title, fontsize=9)
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def _entry(value):
-    return value.item() if isinstance(value, np.generic) else value

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from itertools import product
+from numbers import Integral, Real
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -15,6 +16,7 @@ N_TRIED = 100  # distinct texts that choose among the formats
 DAYS = "%Y/%m/%d %Y.%m.%d %d.%m.%Y %m/%d/%Y %d/%m/%Y %m-%d-%Y %d-%m-%Y %d-%b-%Y %Y-%m".split()
 DAYS += ["%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %Y", "%B %Y"]
 FORMATS = ["ISO", *map("".join, product(DAYS, ("", " %H:%M", " %H:%M:%S", " %I:%M %p")))]
+SINE_DIGITS = 6  # exact enough for minutes, and different numbers also differ in float32
 PERIODS = {"month": 12, "weekday": 7, "hour": 24}
 
 
@@ -28,7 +30,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    columns : sequence of str or int, default=None
+    columns : sequence of str or int, or one of these, default=None
         Columns that hold dates, by name or number. None: those with a dtype of dates, and those of
         text in which nine of ten distinct values are dates.
 
@@ -56,7 +58,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     price                3.5     4.00
     when_year         2025.0  2026.00
     when_month          12.0     1.00
-    when_month_sin      -0.0     0.50
+    when_month_sin       0.0     0.50
     when_month_cos       1.0     0.87
     when_weekday         0.0     5.00
     when_weekday_sin     0.0    -0.97
@@ -90,6 +92,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         _, table = self._read(X, reset=True)
         named, self._dates = self.columns, {}
+        named = [named] if isinstance(named, str | Integral) else named
         for key in () if named is None else named:
             if key not in table.names and key not in range(len(table)):
                 raise ValueError(f"columns has {key!r}, which is not a column of X")
@@ -200,7 +203,9 @@ def _features(times, origin):
     whole = {"month": times.astype("M8[M]").astype(np.int64) % 12 + 1, "weekday": (days + 3) % 7}
     for name, values in (whole | {"hour": hour}).items():
         angle = 2 * np.pi * values / PERIODS[name]
-        parts |= {name: values, f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}
+        # Sines that should be equal, such as those of May and July, differ in their last bits.
+        sine, cosine = np.round([np.sin(angle), np.cos(angle)], SINE_DIGITS) + 0.0
+        parts |= {name: values, f"{name}_sin": sine, f"{name}_cos": cosine}
     parts["days"] = days - origin + hour / 24
     return {name: np.where(np.isnat(times), np.nan, values) for name, values in parts.items()}
 
@@ -221,7 +226,11 @@ def times_of(table, j, zone, form):
     known = {text: _parsed(text, form) for text in set(texts)}
     given = [text for text in known if not is_missing(text) and text != ""]
     if given and all(np.isnat(known[text]) for text in given):
-        raise ValueError(f"column {name!r} of X has {given[0]!r} and no date of the form in fit")
+        number = "; convert numbers first, as with pandas.to_datetime and unit"
+        raise ValueError(
+            f"column {name!r} of X has {given[0]!r} and no date of the form in fit"
+            + number * isinstance(given[0], Real)
+        )
     return np.array([known[text] for text in texts], dtype="M8[us]")
 
 
@@ -241,7 +250,7 @@ def dated(series, dtype):
 
 def _parsed(value, form):
     """A text, or an object of a date, as datetime64; NaT if it is missing or has another form."""
-    if is_missing(value):
+    if is_missing(value) or isinstance(value, Real):
         return np.datetime64("NaT")
     text, form = (value, form) if isinstance(value, str) else (value.isoformat(), "ISO")
     try:

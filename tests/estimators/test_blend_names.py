@@ -184,6 +184,10 @@ def test_a_preset_fits_and_excludes_members():
     X, y = classes(60)
     blend = BlendedForestClassifier(preset="fast", random_state=0, cv=2)
     assert set(blend.fit(X, y).weights_) == {"manifold", "boosting", "linear"}
+    with pytest.raises(
+        ValueError, match='"linear", which takes one output of labels, and y has 2'
+    ):
+        clone(blend).fit(X, np.column_stack([y, y]))
     given = classifier(members=[ObliqueBoostingClassifier(5)], preset="fast")
     with pytest.raises(ValueError, match="preset='fast' chooses.*needs members=\"auto\", got"):
         given.fit(X, y)

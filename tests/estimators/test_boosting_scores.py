@@ -1,5 +1,7 @@
 """Oblique boosting that is stopped early by a score in place of its loss."""
 
+import warnings
+
 import numpy as np
 import pytest
 from makers import assert_same_trees
@@ -8,7 +10,7 @@ from makers import quick_boosting as quick
 from sklearn.base import clone
 
 import skforest
-from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from skforest import BlendedForestClassifier, ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from skforest.training import boosting_rounds as training_module
 
 
@@ -77,7 +79,7 @@ def test_a_model_with_a_score_in_a_file(tmp_path):
     [
         (lambda model, X, y: None, TypeError, "early_stopping must return a number, got None"),
         (lambda model, X, y: model.predict(X).no, AttributeError, "no"),
-        ("f1", ValueError, "average='binary'"),
+        ("f1", ValueError, "early_stopping='f1' does not fit: .*these scorers do: accuracy, "),
         (lambda model, X, y: np.nan, ValueError, "rows by early_stopping is nan after 0 rounds"),
     ],
 )
@@ -87,5 +89,24 @@ def test_bad_scores(score, error, message, monkeypatch):
     monkeypatch.setattr(training_module.BoostingTraining, "_add_round", None)
     with pytest.raises(error, match=message):
         quick(ObliqueBoostingClassifier, early_stopping=score).fit(X, y)
-    with pytest.raises(ValueError, match="'early_stopping' parameter of .* Got 'auc'"):
+    with pytest.raises(ValueError, match="early_stopping='auc' does not fit: .*") as raised:
         quick(ObliqueBoostingClassifier, early_stopping="auc").fit(X, y)
+    names = str(raised.value).partition("these scorers do: ")[2].split(", ")
+    assert names == sorted(names) and {"roc_auc_ovr", "f1_macro"} < set(names)
+    assert not {"roc_auc", "f1"} & set(names)  # for two classes
+    with pytest.raises(ValueError, match="early_stopping='f1' does not fit: .*: .*neg_mean_abs"):
+        quick(ObliqueBoostingRegressor, early_stopping="f1").fit(X, X[:, 0])
+
+
+def test_parameters_that_have_no_effect_or_do_not_exist():
+    X, y = rows_of(ObliqueBoostingClassifier)
+    for model in (ObliqueBoostingClassifier(), BlendedForestClassifier()):
+        name = type(model).__name__
+        with pytest.raises(TypeError, match=f"^{name}.fit has no parameter 'eval_set'; .* X_val"):
+            model.fit(X, y, eval_set=[(X, y)])
+    with pytest.warns(UserWarning, match='quantile=0.9 has no effect, since loss is not "quant'):
+        quick(ObliqueBoostingRegressor, n_estimators=1, quantile=0.9).fit(X, X[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        params = {"n_estimators": 1, "loss": "quantile", "quantile": 0.9}
+        quick(ObliqueBoostingRegressor, **params).fit(X, X[:, 0])

@@ -124,7 +124,7 @@ def test_a_folder_of_another_fit_is_refused(tmp_path):
     model.fit(X[order], y[order], checkpoint=tmp_path)  # the same weighted set of rows
     for changes, rows, words in (
         ({"max_depth": 3}, (X, y), "max_depth:"),
-        ({"random_state": None, "n_estimators": 3}, (X, y), "n_estimators, random_state:"),
+        ({"random_state": 1, "n_estimators": 3}, (X, y), "n_estimators, random_state:"),
         ({}, (X + 1, y), "X or y:"),
         ({}, (X, np.roll(y, 1)), "X or y:"),
         ({}, (X, y, np.arange(len(y)) + 1), "sample_weight or class_weight:"),
@@ -132,6 +132,10 @@ def test_a_folder_of_another_fit_is_refused(tmp_path):
         other = clone(model).set_params(**changes)
         with pytest.raises(ValueError, match=f"checkpoint=.* a fit with other .*{words} pass"):
             other.fit(*rows, checkpoint=tmp_path)
+    for estimator in (clone(model), BlendedForestRegressor()):
+        with pytest.raises(ValueError, match="checkpoint cannot be used with random_state=None"):
+            estimator.set_params(random_state=None).fit(X, y, checkpoint=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
     with pytest.raises(ValueError, match="checkpoint cannot be used with time_limit=9"):
         clone(model).set_params(time_limit=9).fit(X, y, checkpoint=tmp_path)
     boosting = quick_boosting(ObliqueBoostingClassifier, n_estimators=2)

@@ -217,7 +217,7 @@ def test_fit_takes_sample_weight(cls):
     parameters = inspect.signature(cls().fit).parameters
     assert list(parameters)[:3] == ["X", "y", "sample_weight"]
     with_rows = ["groups", "X_val", "y_val", "sample_weight_val"]
-    further = {"members": ["groups"], "n_bags": with_rows}
+    further = {"members": with_rows, "n_bags": with_rows}
     expected = [names for key, names in further.items() if key in cls().get_params()]
     assert list(parameters)[3:] == [*sum(expected, []), "checkpoint"]
     assert parameters["sample_weight"].default is None

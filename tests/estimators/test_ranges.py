@@ -1,5 +1,8 @@
 """`param_distributions`: all values of the ranges can be fitted, and defaults are in range."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.model_selection import ParameterSampler, RandomizedSearchCV
@@ -48,6 +51,23 @@ def test_ranges_in_a_search_and_a_pipeline():
     assert set(search.best_params_) == set(ranges)
     tried = search.cv_results_["param_manifoldforestregressor__min_samples_leaf"]
     assert len(set(tried.tolist())) > 1
+
+
+def test_search_with_optuna_in_the_guide():
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    page = Path(__file__).parents[2] / "docs/guide/faq.md"
+    if not page.exists():
+        pytest.skip("needs the source tree")
+    (code,) = re.findall(r"```python\n(import optuna.+?)```", page.read_text("utf-8"), re.S)
+    code = code.replace("n_trials=50", "n_trials=2").replace("n_bags=1", "4, n_bags=1")
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    names = {"X": X, "y": X[:, 0] > 0}
+    exec(code, names)
+    assert names["study"].best_value > 0.6
+    for name, values in names["study"].best_params.items():
+        assert names["model"].get_params()[name] == values
+    assert set(names["study"].best_params) == set(names["ranges"])
 
 
 def test_ranges_know_patches_and_aliases():

@@ -40,11 +40,23 @@ def test_parts_of_dates():
     found = DateFeatures().fit_transform(X.set_index(np.arange(N) // 2))
     own = expected(X["when"])
     pd.testing.assert_frame_equal(
-        found[list(own)].reset_index(drop=True), own, check_dtype=False, atol=1e-9
+        found[list(own)].reset_index(drop=True), own, check_dtype=False, atol=1e-6
     )
     assert found.loc[1, "when_year"].isna().tolist() == [False, True]
     assert list(found) == ["size", *found.columns[1:-1], "job"]
     assert len(found.columns) == 2 + len(own.columns)
+
+
+def test_sines_of_equal_heights_are_equal():
+    X = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=400 * 24, freq="h")})
+    found = DateFeatures().fit_transform(X)
+    for name, period in (("month", 12), ("weekday", 7), ("hour", 24)):
+        heights = {round(np.sin(2 * np.pi * k / period), 9) for k in range(period)}
+        assert found[f"when_{name}_sin"].nunique() == len({h + 0.0 for h in heights})
+    of_minutes = DateFeatures().fit_transform(
+        pd.DataFrame({"when": pd.date_range("2024-01-01", periods=1440, freq="min")})
+    )
+    assert of_minutes["when_hour_cos"].astype(np.float32).nunique() == 721
 
 
 @pytest.mark.parametrize(
@@ -61,7 +73,7 @@ def test_text_and_zones(form):
         given[3] = None
     own = expected(X["when"])
     found = model.transform(X.assign(when=given))
-    pd.testing.assert_frame_equal(found[list(own)], own, check_dtype=False, atol=1e-9)
+    pd.testing.assert_frame_equal(found[list(own)], own, check_dtype=False, atol=1e-6)
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
@@ -77,7 +89,7 @@ def test_other_data_frames(library):
     assert names == (found.columns if library == "polars" else found.column_names)
     own = expected(X["when"])
     for name in own:
-        np.testing.assert_allclose(np.asarray(found[name]), own[name], atol=1e-9)
+        np.testing.assert_allclose(np.asarray(found[name]), own[name], atol=1e-6)
 
 
 def test_arrays_and_objects():
@@ -139,10 +151,21 @@ def test_bad_columns(columns, options, message):
         DateFeatures(**options).fit(pd.DataFrame(columns))
 
 
+def test_a_single_column_by_its_name():
+    X = frame().assign(then=frame()["when"])
+    model = DateFeatures(columns="when").fit(X)
+    assert "then" in model.get_feature_names_out()
+    assert "when" not in model.get_feature_names_out()
+
+
 def test_columns_that_change_their_form_after_fit():
     model = DateFeatures().fit(pd.DataFrame({"when": ["2025-01-01", "2025-06-02"]}))
     with pytest.raises(ValueError, match="'when' of X has '01.02.2025' and no date of the form"):
         model.transform(pd.DataFrame({"when": ["01.02.2025"]}))
+    with pytest.raises(
+        ValueError, match="'when' of X has 1700000000 and no date.*; convert numbers"
+    ):
+        model.transform([{"when": 1_700_000_000}])
     with pytest.raises(ValueError, match="feature names"):
         model.transform(pd.DataFrame({"then": ["2025-01-01"]}))
     with pytest.raises(ValueError, match="times with a zone in fit or now"):

@@ -1,6 +1,7 @@
 """Predicted time and memory of fits."""
 
 import time
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -41,7 +42,8 @@ class Timed(ClassifierMixin, BaseEstimator):
         assert not self.verbose and len(X) == len(y)
         warnings.warn("few rows", stacklevel=1)
         seconds = self.constant + self.each * len(X) ** self.power
-        self.clock.now += min(seconds, self.time_limit or np.inf)
+        factor = module.TRACED if tracemalloc.is_tracing() else 1
+        self.clock.now += factor * min(seconds, self.time_limit or np.inf)
         self.model_, peak = np.zeros((len(X), 128)), np.zeros((len(X), 512))  # 1 and 4 KiB a row
         self.classes_ = np.unique(y)
         del peak
@@ -83,7 +85,7 @@ def test_extrapolation(measured, n, most, expected):
 
 def test_samples_grow_within_the_budget(clock):
     cost = estimated(Timed(clock), budget=70)
-    assert list(cost.samples) == [100, 800, 2100]
+    assert list(cost.samples) == [100, 800, 1995]
     assert cost.samples == pytest.approx({n: 0.01 * n for n in cost.samples})
     assert clock.now < 70
     assert cost.seconds == pytest.approx(40) and cost.n_samples == 4000
@@ -119,6 +121,16 @@ def test_memory_of_the_fit_and_of_the_model(clock):
     assert cost.mib_range[0] < cost.mib < cost.mib_range[1]
 
 
+def test_memory_is_traced_last_within_the_budget(clock):
+    for budget in (6, 12, 30, 100):
+        start = clock.now
+        cost = estimated(Timed(clock), budget=budget)
+        assert clock.now - start <= budget and np.isnan(cost.mib) == (budget == 6)
+    cost = estimated(Timed(clock), budget=1)  # two samples are fitted in any case
+    assert np.isnan([cost.mib, cost.model_mib]).all() and cost.seconds == pytest.approx(40)
+    assert str(cost).endswith("; no time to trace the memory, raise budget")
+
+
 def test_every_class_is_in_every_sample(clock):
     seen = []
 
@@ -144,7 +156,7 @@ def test_boosting_of_many_rows_has_one_bag(monkeypatch):
     for given in ("auto", 3):
         estimate_cost(ObliqueBoostingClassifier(n_bags=given), X[:200], Y[:200])
     estimate_cost(ObliqueBoostingClassifier(), X[:140], Y[:140])
-    assert seen == [1, 1, 3, 3, "auto", "auto"]
+    assert seen == 3 * [1] + 3 * [3] + 3 * ["auto"]
 
 
 def test_a_cost_as_text():

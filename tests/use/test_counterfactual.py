@@ -429,3 +429,23 @@ def test_dates_move_within_their_limits(zone):
     assert pd.Timestamp("2024-04-10") <= after <= pd.Timestamp("2024-04-15")
     with pytest.raises(ValueError, match="within limits"):
         counterfactual(model, x, X, target=(80, 120), vary=["day"], limits={"day": "decrease"})
+
+
+@pytest.mark.parametrize("unit", ["D", "h", "min", "s"])
+def test_dates_keep_the_unit_of_their_column(unit):
+    rng = np.random.default_rng(0)
+    steps = pd.to_timedelta(rng.integers(0, 1000, 100), unit=unit)
+    X = pd.DataFrame({"day": pd.Timestamp("2024-03-01") + steps, "size": rng.uniform(size=100)})
+    passed = (X["day"].max() - X["day"].min()) / 3.14
+
+    class Model(Rule):
+        def predict(self, X):
+            return (X["day"] > x["day"].iloc[0] + passed).to_numpy()
+
+    x = X.loc[[X["day"].idxmin()]]
+    found = counterfactual(Model(None), x, X, vary="day")  # one column, by its name
+    assert list(found.changes) == ["day"]
+    after = found.changes["day"][1]
+    assert after == after.round(unit) and after > x["day"].iloc[0] + passed
+    kept = counterfactual(Model(None), x, X, fixed="size")
+    assert kept.changes["day"][1] == after

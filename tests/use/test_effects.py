@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 import skforest
 from skforest import DateFeatures, EffectDisplay
+from skforest.inspect.effects import Effect
 
 N = 150
 
@@ -379,3 +380,19 @@ def test_bad_parameters(models, options, message):
     options = {"X": PLAIN, "columns": ["size"]} | options
     with pytest.raises((TypeError, ValueError), match=message):
         EffectDisplay.from_estimator(models["boosting"], **options)
+
+
+@pytest.mark.parametrize("unit, factor", [(1.0, ""), (1e5, " (in 1e6)"), (1e-6, " (in 1e−5)")])
+def test_labels_below_a_panel_have_their_factor_and_do_not_overlap(unit, factor):
+    values = unit * np.append(np.linspace(0, 12, 60), np.nan)
+    few = np.append(np.arange(11.0), np.nan)
+    effects = [
+        Effect(name, x, np.zeros(len(x)), np.empty((0, len(x))), x)
+        for name, x in (("income", values), ("visits", few))
+    ]
+    display = EffectDisplay(effects).plot()
+    display.figure_.canvas.draw()
+    assert display.axes_[0].get_xlabel() == "income" + factor
+    for ax in display.axes_:
+        texts = [label.get_window_extent() for label in ax.get_xticklabels()]
+        assert all(a.x1 < b.x0 for a, b in zip(texts, texts[1:]))

@@ -12,10 +12,10 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skforest import (
     BlendedForestClassifier,
@@ -28,9 +28,16 @@ from skforest import (
     slim,
 )
 from skforest.inspect import report as module
-from skforest.inspect.comparison import Predicted
+from skforest.inspect.comparison import (
+    METRICS,
+    Predicted,
+    PredictedClasses,
+    PredictedNumbers,
+    scores_of,
+)
+from skforest.inspect.explain import values_of_table
 from skforest.inspect.page import Section
-from skforest.inspect.report import _pairs, _Subject
+from skforest.inspect.report import _pairs, _rows, _Subject
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("matplotlib").use("Agg")
@@ -89,7 +96,8 @@ def test_leaderboard_scores_are_those_of_scikit_learn(wine, blend):
         {"a": blend}, X_test, y_test, metrics=metrics, X_train=X, y_train=y, sample_weight=None
     )
     for metric in metrics:
-        assert board.loc["a", metric] == get_scorer(metric)(blend, X_test, y_test)
+        expected = get_scorer(metric)(blend, X_test, y_test)
+        assert board.loc["a", metric] == pytest.approx(expected, rel=1e-12)
     weighted = leaderboard({"a": blend}, X_test, y_test, metrics="accuracy", sample_weight=weight)
     expected = np.average(blend.predict(X_test) == y_test, weights=weight)
     assert weighted.loc["a", "accuracy"] == pytest.approx(expected)
@@ -128,7 +136,9 @@ def test_leaderboard_has_nan_where_a_default_metric_lacks_a_class(wine, blend):
     board = leaderboard({"a": blend}, X_test[rows], y_test[rows], X_train=X, y_train=y)
     assert board.loc["a", "accuracy"] == np.mean(blend.predict(X_test[rows]) == "red")
     assert np.isnan(board.loc["a", "roc_auc_ovr"])
-    with pytest.raises(ValueError):
+    loss = log_loss(y_test[rows], blend.predict_proba(X_test[rows]), labels=blend.classes_)
+    assert board.loc["a", "neg_log_loss"] == pytest.approx(-loss)
+    with pytest.raises(ValueError, match="'roc_auc_ovr', which is not for these labels"):
         leaderboard({"a": blend}, X_test[rows], y_test[rows], metrics=["roc_auc_ovr"])
 
 
@@ -140,8 +150,73 @@ def test_leaderboard_refuses_what_it_cannot_compare(wine, blend, diabetes, boost
         leaderboard({"a": blend, "b": boosting}, X_test, y_test)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         leaderboard(blend, X_test, y_test[1:])
-    with pytest.raises(ValueError, match="'speed'"):
-        leaderboard(blend, X_test, y_test, metrics=["speed"])
+
+
+def test_labels_and_metrics_are_checked_before_anything_is_predicted(
+    wine, blend, diabetes, boosting, monkeypatch
+):
+    X, X_test, _, y_test = wine
+    monkeypatch.setattr(Predicted, "of", None)
+    for function, name in ((leaderboard, "y"), (describe, "y_test")):
+        with pytest.raises(ValueError, match=rf"^{name} has the labels \['blue', 'pink'\], but "):
+            function(blend, X_test, np.where(y_test == "red", "pink", "blue"))
+        for missing in (None, np.nan):
+            labels = y_test.astype(object)
+            labels[3] = missing
+            with pytest.raises(ValueError, match=f"^{name} contains NaN or None: label 3 is"):
+                function(blend, X_test, labels)
+        with pytest.raises(ValueError, match=f"Input {name} contains NaN"):
+            function(boosting, diabetes[1], np.where(diabetes[3] > 99, np.nan, diabetes[3]))
+        with pytest.raises(ValueError, match="but the random forest was fitted to"):
+            function(
+                blend,
+                X_test,
+                y_test,
+                X_train=X,
+                y_train=np.where(wine[2] == "red", "red", "white"),
+            )
+    for metric in ("speed", "r2", "f1"):
+        with pytest.raises(ValueError, match=f"metrics has '{metric}', which is not for these"):
+            leaderboard(blend, X_test, y_test, metrics=["accuracy", metric])
+    with pytest.raises(ValueError, match="'roc_auc', which is not for a regressor: it needs"):
+        leaderboard(boosting, diabetes[1], diabetes[3], metrics="roc_auc")
+
+
+@pytest.mark.parametrize("classes", [["a", "b"], ["a", "b", "c"]])
+def test_scores_of_classes_are_those_of_scikit_learn(classes):
+    rng = np.random.default_rng(0)
+    y = rng.choice(classes, 60)
+    proba = rng.dirichlet(np.ones(len(classes)), 60).round(1)  # with ties
+    proba[:, -1] = 1 - proba[:, :-1].sum(axis=1)
+    labels = np.array(classes)[proba.argmax(axis=1)]
+    one, weight = PredictedClasses(labels, proba, np.array(classes)), rng.integers(0, 3, 60)
+    for name, score in scores_of(one, y, METRICS[True]).items():
+        for w in (None, weight):
+            options = {} if w is None else {"sample_weight": w}
+            expected = get_scorer(name)(one, np.arange(60), y, **options)
+            assert score(w) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(50,), (50, 2)])
+def test_scores_of_numbers_are_those_of_scikit_learn(shape):
+    rng = np.random.default_rng(0)
+    y, predicted = rng.normal(size=(2, *shape))
+    weight = rng.integers(0, 3, 50)
+    for name, score in scores_of(PredictedNumbers(predicted), y, METRICS[False]).items():
+        for w in (None, weight):
+            options = {} if w is None else {"sample_weight": w}
+            expected = get_scorer(name)(PredictedNumbers(predicted), np.arange(50), y, **options)
+            assert score(w) == pytest.approx(expected, rel=1e-12)
+
+
+def test_leaderboard_of_pipelines(wine, blend):
+    X, X_test, y, y_test = wine
+    whole = make_pipeline(FunctionTransformer(lambda X: X), blend)  # cannot be pickled
+    board = leaderboard(whole, X_test, y_test, metrics="accuracy", X_train=X, y_train=y)
+    assert {"blend", "small", "linear"} < set(board.index)
+    for name, member in blend.members_.items():
+        assert board.loc[name, "accuracy"] == member.score(X_test, y_test)
+    assert np.isnan(board.loc["blend", "MiB"])
 
 
 def test_known_predictions_are_those_of_the_rows(wine, blend):
@@ -311,14 +386,56 @@ def test_report_without_rows_or_targets(boosting, diabetes, small):
 def test_report_of_a_pipeline_with_dates(small):
     rng = np.random.default_rng(0)
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(120), unit="D")
-    X = pd.DataFrame({"day": days, "size": rng.uniform(size=120)})
+    X = pd.DataFrame({"day": days, "size": rng.uniform(size=120), "new": rng.random(120) < 0.5})
     y = np.arange(120) + 100 * X["size"]
     model = make_pipeline(DateFeatures(), ManifoldForestRegressor(10, random_state=0)).fit(X, y)
-    report = describe(model, X[::4], y[::4])
+    rows = X[::4].copy()
+    rows.iloc[2:-2, 1] = np.nan
+    report = describe(model, rows, y[::4])
     assert [section.title for section in report.sections] == SECTIONS
-    assert re.search(r"day +date +30 +2024-01-01 / 2024-02-28 / 2024-04-26", str(report))
+    text = str(report)
+    assert re.search(r"day +date +30 +2024-01-01 / 2024-02-28 / 2024-04-26", text)
+    assert re.search(r"new +number +2 +(True, False|False, True)", text)  # not a category
+    rows = text.split("== Three rows explained ==")[1]
+    found = re.findall(r"^Row (\d+), (\w+) prediction, prediction: ([\d.]+), truth: ", rows, re.M)
+    assert [kind for _, kind, _ in found] == ["smallest", "median", "largest"]
+    table = re.findall(r"^(\S+) +(\S+) +(-?[\d.e-]+)$", rows, re.M)
+    assert {name for name, _, _ in table} == {"day", "size", "new"}  # not of the last step
+    cells = {(name, value) for name, value, _ in table}
+    assert {("new", "True"), ("new", "False")} & cells and ("size", "missing") in cells
     board = leaderboard(model, X[::4], y[::4], X_train=X, y_train=y)
     assert board.loc["random forest", "r2"] > 0.8
+
+
+def test_values_of_the_columns_of_a_pipeline_add_up(wine):
+    X, X_test, y, _ = wine
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    values = values_of_table(model, X_test[:2], X[:20], model.classes_)
+    base = model.predict_proba(X[:20]).mean(axis=0)
+    np.testing.assert_allclose(values.sum(axis=1) + base, model.predict_proba(X_test[:2]))
+
+
+def test_class_that_a_report_shows():
+    """The rarer of two texts, the second of two numbers, or the target."""
+    rng = np.random.default_rng(0)
+    X, rare = rng.normal(size=(200, 2)), np.arange(200) % 10 == 0
+    for labels, target, shown in (
+        (np.where(rare, "churn", "stay"), None, "churn"),
+        (np.where(rare, "yes", "no"), None, "yes"),
+        (np.where(rare, 0, 1), None, 1),
+        (np.where(rare, "churn", "stay"), "stay", "stay"),
+    ):
+        model = ManifoldForestClassifier(3, random_state=0).fit(X, labels)
+        subject = _Subject(model, X, labels, 0, target)
+        assert subject.label == shown
+        text = _rows(subject).text[1]
+        proba = model.predict_proba(X)[:, subject.shown]
+        row, value = re.search(
+            rf"^Row (\d+), .+, probability of {shown}: ([\d.]+), truth", text
+        ).groups()
+        assert float(value) == pytest.approx(proba[int(row)], abs=1e-4)
+    with pytest.raises(ValueError, match="target='go' is not a label"):
+        describe(model, X, labels, target="go")
 
 
 @pytest.mark.parametrize("is_product", [True, False])
@@ -400,7 +517,7 @@ def test_scores_without_a_class_that_they_need_are_empty(wine, blend, small):
     rows = y_test == "red"
     text = str(describe(blend, X_test[rows], y_test[rows], X_train=wine[0], y_train=wine[2]))
     line = next(line for line in text.splitlines() if line.startswith("this model"))
-    assert line.count("(") == 1 and "nan" not in text
+    assert line.count("(") == 2 and "nan" not in text  # the area under the curve
 
 
 def test_table_of_a_section_aligns_its_columns():
@@ -410,6 +527,6 @@ def test_table_of_a_section_aligns_its_columns():
         "name    score",
         "x         0.5",
         "longer",
-        "yes       yes",
+        "yes      True",
     ]
     assert section.html[0].count("<td class=number>") == 3

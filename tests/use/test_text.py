@@ -560,5 +560,6 @@ def test_unsupported_estimators(function):
         function(networks)
     if function is not to_dict:
         blend = BlendedForestClassifier([ManifoldForestClassifier(5)], cv=2).fit(X, y)
-        with pytest.raises(TypeError, match="pass one of its members_: 'ManifoldForest'"):
+        blend.members_["other"] = DecisionTreeClassifier().fit(X, y)  # has no Forest
+        with pytest.raises(TypeError, match="pass one of its members_: 'ManifoldForest'$"):
             function(blend)
