@@ -331,7 +331,7 @@ def grow_boosted(
     grower = TreeGrower(binned, settings, directions)
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
     grower.start(
-        np.ascontiguousarray(derivative[rows], dtype=np.float32),
+        *(np.ascontiguousarray(part, np.float32) for part in np.split(derivative, [-1], axis=1)),
         rows.astype(np.int32),
         np.setdiff1d(np.arange(len(X)), rows).astype(np.int32),
         np.cumsum(np.ones(n_features)),

@@ -4,6 +4,8 @@
     python -m benchmarks.measure.boosting one-row [--rounds N] [--quick]
     python -m benchmarks.measure.boosting linear-start [--rounds N] [--quick]
     python -m benchmarks.measure.boosting depth [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting directions [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting classes [--rounds N] [--quick]
     python -m benchmarks.measure.boosting rate [--rounds N] [--quick]
     python -m benchmarks.measure.boosting boxes [--rounds N] [--n-jobs N] [--quick]
 
@@ -11,8 +13,10 @@
 its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
 and with blends. ``linear-start`` compares models that start from a linear function with others, on
 splits of the training rows of the regression tables of ``compare.peers``, at three sizes;
-``depth`` compares depths of the trees, on splits of all training rows of its tables with many
-rows; ``rate`` learning rates, on splits of at most 2000 training rows of its tables of several
+``depth`` compares depths of the trees, and ``directions`` numbers of directions, on splits of all
+training rows of its tables with many rows. ``classes`` fits models by default on 10^5 rows of 30
+features with four classes, and LightGBM with 300 rounds; times are processor seconds of one
+thread. ``rate`` learning rates, on splits of at most 2000 training rows of its tables of several
 classes. A round is another split. ``boxes`` compares models with and without `feature_shape`, and
 manifold forests, by their test errors on images and signals; a round is another seed and draws
 other training rows.
@@ -39,6 +43,7 @@ SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
 STARTS = "auto", 1.0, 30.0, 100.0
 DEPTHS = "auto", 6, 8
 RATES = 0.2, 0.3
+DIRECTIONS = ("auto",)
 CLASSES = (  # tables with four classes and more
     "krkopt",
     "mfeat_factors",
@@ -70,6 +75,19 @@ MEASURES = {
             f"error with max_depth={depth!r} over that with 4, many rows", "x", more=False
         )
         for depth in DEPTHS
+    },
+    **{
+        f"directions/{n}": Measure(
+            f"error with n_directions={n!r} over that with 64, many rows", "x", more=False
+        )
+        for n in DIRECTIONS
+    },
+    **{
+        f"classes/{name}-{what}": Measure(
+            f"{text} of {name}, 10^5 x 30, four classes", unit, False
+        )
+        for name in ("skforest", "LightGBM")
+        for what, text, unit in (("time", "fit", "s"), ("error", "error", "%"))
     },
     **{
         f"rate/{rate}": Measure(
@@ -174,6 +192,16 @@ def linear_start(options):
 
 def depth(options):
     """Errors of models with several depths, over those with 4, on tables with many rows."""
+    yield from _on_many_rows(options, "depth", "max_depth", (4, *DEPTHS))
+
+
+def directions(options):
+    """Errors with several numbers of directions, over those with 64, on tables with many rows."""
+    yield from _on_many_rows(options, "directions", "n_directions", (64, *DIRECTIONS))
+
+
+def _on_many_rows(options, group, parameter, values):
+    """Errors with several values of a parameter, over those with the first one."""
     quick = {"classification": ["magic"], "regression": ["reg_pol"]}
     sets, found = pick(options, comparison.LARGE, quick), []
     kinds = {
@@ -186,9 +214,43 @@ def depth(options):
                 n_rows = pick(options, None, 300)
                 split = data.load_table(name, options.data, 0, n_rows).inner(seed)
                 cls = kinds[task]
-                models = (cls(max_depth=depth, random_state=seed) for depth in (4, *DEPTHS))
+                models = (cls(**{parameter: value}, random_state=seed) for value in values)
                 found.append([_error_and_time(model, split) for model in models])
-    yield from _ratios([f"depth/{depth}" for depth in DEPTHS], found)
+    yield from _ratios([f"{group}/{value}" for value in values[1:]], found)
+
+
+def classes(options):
+    """Times and errors on many rows of four classes, which depend on sums of features."""
+    import lightgbm
+
+    n_rows, n_rounds = pick(options, (100_000, 1000), (2000, 20))
+    models = {
+        "skforest": lambda seed: skforest.ObliqueBoostingClassifier(
+            n_rounds, n_jobs=1, random_state=seed
+        ),
+        "LightGBM": lambda seed: lightgbm.LGBMClassifier(
+            n_estimators=3 * n_rounds // 10, n_jobs=1, verbose=-1, random_state=seed
+        ),
+    }
+    tables = [_four_classes(n_rows + 20_000, seed) for seed in range(options.rounds or 1)]
+    for name, make in models.items():
+        times, errors = [], []
+        for seed, (X, y) in enumerate(tables):
+            split = data.Split(X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:])
+            error, spent = _error_and_time(make(seed), split)
+            times.append(spent)
+            errors.append(error - comparison.OFFSET)
+        yield Row(f"classes/{name}-time", times)
+        yield Row(f"classes/{name}-error", errors)
+
+
+def _four_classes(n, seed):
+    """Rows of 30 normal features, and the largest of four noisy smooth scores."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, 30), dtype=np.float32)
+    first, last = random.standard_normal((30, 8)) / np.sqrt(30), random.standard_normal((8, 4))
+    score = np.tanh(2 * X @ first) @ last + np.sin(2 * X[:, :4]) / 2
+    return X, np.argmax(score + 0.3 * random.gumbel(size=score.shape), axis=1)
 
 
 def rate(options):
@@ -263,12 +325,12 @@ def boxes_table(stored):
     return ("", *(cells.TITLES[name] for name in data.SHAPES), "Command"), rows
 
 
-GROUPS = (scale, one_row, linear_start, depth, rate, boxes)
+GROUPS = (scale, one_row, linear_start, depth, directions, classes, rate, boxes)
 NOTED = partial(cells.noted, script="measure.boosting")
 TABLES = {
-    "boosting": partial(NOTED, groups=(scale, one_row)),
+    "boosting": partial(NOTED, groups=(scale, classes, one_row)),
     "boosting_start": start_table,
-    "boosting_depth": partial(NOTED, groups=(depth,)),
+    "boosting_depth": partial(NOTED, groups=(depth, directions)),
     "boosting_rate": partial(NOTED, groups=(rate,)),
     "boosting_boxes": boxes_table,
 }

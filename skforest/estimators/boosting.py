@@ -24,7 +24,8 @@ PARAMETERS = """
 n_estimators : int
     Maximum number of rounds, at least 1. A round adds a tree to every bag; a linear start counts
     as the first one. With `early_stopping`, held-out rows determine the number of rounds of each
-    bag. A single bag is then trained again on all rows, with proportionally more rounds.
+    bag. With fewer than 100000 rows, a single bag is then trained again on all rows, with
+    proportionally more rounds.
 learning_rate : "auto" or float
     Shrinkage: factor by which the leaf values of each tree are multiplied, greater than 0. "auto":
     0.1.
@@ -47,7 +48,7 @@ n_directions : "auto" or int
     Number of oblique directions that are drawn for each tree; its splits are the best ones among
     these and the single features. A direction combines 2 to 4 features, which are drawn uniformly
     half of the time and otherwise in proportion to their gains so far. 0: single features only.
-    "auto": 64, fewer with more than 20000 rows, and 16 with 80000 rows or more.
+    "auto": 64; 32 with at least 10000 rows, fewer with more than 40000, and 16 from 80000 on.
 feature_shape : int, tuple of int or None
     Shape of the array that the features of a row fill, in C order: ``(100,)`` for a signal, ``(28,
     28)`` for an image; at most 8 axes, whose lengths multiply to the number of features. X may
@@ -85,8 +86,9 @@ early_stopping : "auto", bool, str or callable
     what. True: by their loss. The name of a scorer of scikit-learn, such as "roc_auc", or a
     callable ``scorer(estimator, X, y)``: by this score, see :ref:`boosting_scores`. Each of
     several bags holds out the fraction 1 / `n_bags` of the distinct rows, and a single bag holds
-    out a fifth of them. A single bag that has held out rows is then trained again on all rows; its
-    best number of rounds grows in proportion to the number of training rows. Several bags keep
+    out a fifth of them, at most 10000. A single bag that has held out more than a tenth of the
+    rows is then trained again on all rows; its best number of rounds grows in proportion to the
+    number of training rows. Several bags keep
     their splits, and fit the values of their leaves again on all rows, except with the loss
     "quantile". "auto": True with at least 20 distinct rows, or with `X_val`.
 n_iter_no_change : int

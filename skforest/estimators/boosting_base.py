@@ -30,6 +30,9 @@ from .validation import check_unchanged
 MIN_ROWS = 20  # with fewer distinct rows, early_stopping="auto" is off
 MIN_L2 = 1e-6  # keeps gains finite where the curvature of a loss vanishes
 LARGE = 20_000  # rows from which on n_bags="auto" is 1
+# With at least so many rows, n_directions="auto" is 32 and not 64, see
+# `python -m benchmarks.measure.boosting directions`.
+MANY_ROWS = 10_000
 # Parameters that a warm start must not change.
 FIXED = (
     "loss quantile monotonic_cst interaction_cst linear_leaves linear_start early_stopping "
@@ -144,10 +147,11 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
     def _without_trials(self, data, request):
         """The settings except those that are chosen by training small models."""
         n_rows = int(np.count_nonzero(data.weight))
+        most_directions = 64 if n_rows < MANY_ROWS else 32
         auto = {
             "learning_rate": 0.1,
             "min_samples_leaf": min(max(1, n_rows // 50), 15),
-            "n_directions": min(64, max(16, 64 * LARGE // max(n_rows, 1))),
+            "n_directions": min(most_directions, max(16, 64 * LARGE // max(n_rows, 1))),
             "n_bags": 1 if n_rows >= LARGE else 5,
             "early_stopping": n_rows >= MIN_ROWS or request.validation is not None,
         }

@@ -19,7 +19,9 @@ from .method import Method
 from .threads import thread_count
 
 LARGEST_DEPTH = 30
-HELD_OUT = 0.2  # share of the rows that a single bag holds out, as with five bags
+# Share of the rows that a single bag holds out, as with five bags, but at most so many rows. If it
+# is small, more rows would hardly change the bag, and it is not trained again.
+HELD_OUT, HELD_OUT_ROWS, SMALL_SHARE = 0.2, 10_000, 0.1
 # Factor of the best number of rounds of a bag, because an average of bags overfits later. Chosen
 # without a stored measurement.
 KEPT = 1.5
@@ -224,27 +226,32 @@ class BoostingMethod(Method):
     def train(self, sample, seed, control):
         """Train one bag, and let it learn from the rows of X that it held out, too.
 
-        A single bag is then trained anew on all rows; of several bags, each keeps its splits.
+        A single bag is then trained anew on all rows, unless it has held out few of them; of
+        several bags, each keeps its splits.
         """
         held_out = self._held_out_weight(sample, seed)
         holds_out = not self.rows.n_given and held_out.any()  # rows of X, not of X_val
+        calibration = self.settings.loss.calibration
+        learns = holds_out and self.learns_held_out
+        if sample.fold is None:
+            learns &= np.count_nonzero(held_out) > SMALL_SHARE * len(sample)
+        else:
+            # Quantiles that are calibrated on unseen rows would be too far out with other leaves.
+            learns &= calibration is None or calibration.takes_training_rows
         known_first, known_last = self.known.get(seed, (None, None))
         n_threads = thread_count(self.n_jobs) // max(self.n_members, sample.n_folds)
         train = partial(self._train_rounds, seed=seed, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, sample.weight)
         start = time.perf_counter()
-        known = known_first if holds_out else known_last
+        known = known_first if learns else known_last
         part = "first", sample
         training = train(*part, self.settings, weight, held_out, control=control, known=known)
         forest = self.packed(training, sample)
         record = {"validation_scores_": np.array(training.scores)} | self._record(training)
         record["held_out"] = np.flatnonzero(held_out)
-        calibration = self.settings.loss.calibration
         if calibration is not None and holds_out:
             record["unseen"] = seed, calibration_part(forest, sample, held_out)
-        # Quantiles that are calibrated on unseen rows would be too far out with other leaves.
-        learns = sample.fold is None or calibration is None or calibration.takes_training_rows
-        if not (holds_out and training.trees and self.learns_held_out and learns):
+        if not (learns and training.trees):
             return forest, record
         seconds, first = time.perf_counter() - start, training.trained_rounds(forest)
         if sample.fold is not None:
@@ -283,7 +290,8 @@ class BoostingMethod(Method):
             return sample.left_out_weight
         if len(sample) < 2:
             return np.zeros(len(sample))
-        return draw_held_out(sample.weight, HELD_OUT, seed, sample.group)
+        share = min(HELD_OUT, HELD_OUT_ROWS / len(sample))
+        return draw_held_out(sample.weight, share, seed, sample.group)
 
     def packed(self, training, sample):
         """Convert a trained bag to a Forest."""

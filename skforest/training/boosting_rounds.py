@@ -17,13 +17,15 @@ residuals (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019)
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._kernels.base.loss import CallbackKernel
 from .._kernels.base.rows import random_stream, tree_seed
 from .._kernels.boosting.linear_leaf import LeafRegression, add_linear, newton_step
-from .._kernels.boosting.trainer import leaf_sums
+from .._kernels.boosting.partition import add_values, draw_rows, leaf_sums
 from ..forest import Forest
 from ..forest.edit import join_starts
 from ..forest.storage import LINKS
@@ -32,6 +34,7 @@ from .losses import robust_size
 
 # The constants up to DIVERGENCE were chosen without a stored measurement.
 N_SEARCHED = 5  # number of outputs in the search of splits
+DERIVED_ROWS = 2**14  # rows of a block for derivatives
 MIN_THREADED = 2**20  # number of bins above which threads within one bag pay off
 PENALTY = 30.0  # penalty of linear leaves, in units of the curvature of a typical row
 # The penalty adds this share of a regressor's variance in all rows to its variance in the leaf.
@@ -40,6 +43,7 @@ ROWS_PER_REGRESSOR = 5  # linear leaves with fewer rows are constant
 START_STEPS = 30  # largest number of Newton steps for a linear start
 STEP_FACTORS = 0.5 ** np.arange(12)  # tried until a Newton step decreases the objective
 MIN_CURVATURE = 1e-9  # keeps steps finite if the curvature of a loss vanishes
+SHUFFLED_ROWS = 2**14  # more rows are drawn one after the other, which is faster
 SIZED_ROWS = 10_000  # largest number of rows to find the size of residuals in a round
 LARGEST_VALUE = 1e30  # largest value of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
@@ -249,17 +253,17 @@ class BoostingTraining:
 
     def _add_round(self, number):
         """Train one round, or repeat a known one."""
-        X, derivatives = self.rows.X, (self.gradient, self.curvature)
+        X = self.rows.X
         if self.loss.leaf.renews:
             rows = self.train_rows[:: -(-len(self.train_rows) // SIZED_ROWS)]
             self.size = robust_size(self.target[rows] - self.raw[rows], self.weight[rows])
         if self.kernel.is_adaptive:
             self.kernel.adapt(self.size)
-        self.losses.append(self.kernel.derive(self.raw, self.target, self.weight, *derivatives))
+        self.losses.append(self._derive(self.raw))
         if number == 1 and "slope" in self.trees[0] and not len(self.trees[0]["gain"]):
             self.gain_unit = self._gain_of_start()
         # Known rounds draw, too, so that later rounds get the same random numbers.
-        rows, others = self._draw_rows()
+        rows, others = self._draw_rows(number)
         searched = self._search_targets(rows)
         if number < self.known.n_rounds:
             tree, value, leaf = self.known.round(number, X, self.raw.shape[1], self.unit)
@@ -273,11 +277,32 @@ class BoostingTraining:
         self.trees.append(tree)
         self.values.append(value)
 
+    def _derive(self, raw):
+        """Write the derivatives of the loss at raw predictions; return the training loss.
+
+        Blocks of many rows are added up in their order. A loss of the user gets all rows at once.
+        """
+        arrays = raw, self.target, self.weight, self.gradient, self.curvature
+        size = len(raw) if isinstance(self.kernel, CallbackKernel) else DERIVED_ROWS
+        if len(raw) <= size:
+            return self.kernel.derive(*arrays)
+
+        def derive(first, last):
+            for block in range(first, last):
+                rows = slice(block * size, (block + 1) * size)
+                losses[block] = self.kernel.derive(*(array[rows] for array in arrays))
+
+        losses = [0.0] * -(-len(raw) // size)
+        self._in_parts(derive, len(losses))
+        return sum(losses)
+
     def _add(self, raw, tree, value, leaf):
         """Add the leaves of all rows to raw predictions."""
-        raw += value[leaf]
+        value = np.ascontiguousarray(value, dtype=np.float64)
+        self._in_parts(partial(add_values, leaf, value, raw), len(raw))
         if "slope" in tree:
-            add_linear(self.rows.X, leaf, *(tree[name] for name in LINEAR), raw)
+            linear = self.rows.X, leaf, *(tree[name] for name in LINEAR), raw
+            self._in_parts(partial(add_linear, *linear), len(raw))
         return raw
 
     def _fit_linear_start(self):
@@ -315,7 +340,7 @@ class BoostingTraining:
                     break
             if self.stop[0] or not least < before - TOLERANCE * abs(before):
                 break
-            self.kernel.derive(raw, self.target, self.weight, *derivatives)
+            self._derive(raw)
         tree, value = tree_of(coefficient)
         self._check_values(np.concatenate([value, tree["slope"]]))
         return tree, value, leaf
@@ -334,7 +359,7 @@ class BoostingTraining:
     def _grow_tree(self, number, searched, rows, others):
         """Grow the tree of a round; return it without values, and the leaf of every row."""
         grower, chances = self.grower, np.cumsum(self._feature_chances())
-        grower.start(searched, rows, others, chances, tree_seed(self.seed, number))
+        grower.start(*searched, rows, others, chances, tree_seed(self.seed, number))
         self._in_parts(grower.write_bins, len(self.raw))
         interactions = self.interactions
         if interactions is not None:
@@ -343,7 +368,7 @@ class BoostingTraining:
             if interactions is not None:
                 grower.restrict(interactions.allowed())
             self._in_parts(grower.search, grower.n_searched_columns())
-            grower.split_nodes()
+            grower.split_nodes(self._in_parts)
             if interactions is not None:
                 interactions.descend(*grower.open_splits())
         tree, leaf = grower.finish()
@@ -385,25 +410,28 @@ class BoostingTraining:
         ends = np.linspace(0, n, min(n, self.n_threads) + 1).astype(int).tolist()
         list(self.pool.map(function, ends[:-1], ends[1:]))
 
-    def _draw_rows(self):
+    def _draw_rows(self, number):
         """Draw the rows of a tree without replacement; return them and the other rows, sorted."""
         rows = self.train_rows
         if self.settings.subsample < 1:
-            n = max(1, round(self.settings.subsample * len(self.train_rows)))
-            rows = self.random.permutation(self.train_rows)[:n]
+            n = max(1, round(self.settings.subsample * len(rows)))
+            if len(rows) > SHUFFLED_ROWS:
+                return draw_rows(rows, n, len(self.raw), tree_seed(self.seed, number))
+            rows = self.random.permutation(rows)[:n]
         is_taken = np.zeros(len(self.raw), dtype=bool)
         is_taken[rows] = True
         return tuple(np.flatnonzero(mask).astype(np.int32) for mask in (is_taken, ~is_taken))
 
     def _search_targets(self, rows):
-        """Return the gradients and mean curvatures for the search of splits, float32."""
-        gradient = self.gradient[rows]
-        curvature = self.curvature[rows].mean(axis=1, keepdims=True)
-        n_outputs = gradient.shape[1]
-        if n_outputs > N_SEARCHED:
-            mix = self.random.standard_normal((n_outputs, N_SEARCHED)) / np.sqrt(N_SEARCHED)
-            gradient = np.einsum("ik,kj->ij", gradient, mix.astype(np.float32))
-        return np.ascontiguousarray(np.concatenate([gradient, curvature], axis=1))
+        """Return the gradients for the search of splits, and curvatures, of all rows."""
+        n_outputs = self.gradient.shape[1]
+        if n_outputs <= N_SEARCHED:
+            return self.gradient, self.curvature
+        mix = self.random.standard_normal((n_outputs, N_SEARCHED)) / np.sqrt(N_SEARCHED)
+        gradient = np.zeros((len(self.gradient), N_SEARCHED), dtype=np.float32)
+        mix = mix.astype(np.float32)
+        gradient[rows] = np.einsum("ik,kj->ij", self.gradient[rows], mix)
+        return gradient, self.curvature.mean(axis=1, keepdims=True)
 
     def _feature_chances(self):
         """Return probabilities of features in directions: half uniform, half by gain."""

@@ -86,7 +86,29 @@ def test_weights_equal_copies_and_order_and_threads_have_no_influence(
     np.testing.assert_array_equal(scaled.forest_.response(X), model.forest_.response(X))
     # Threads inside a bag.
     monkeypatch.setattr(training_module, "MIN_THREADED", 0)
-    assert_same_trees(model, clone(model).set_params(n_jobs=2 * n_bags).fit(X, y, k))
+    threaded = clone(model).set_params(n_jobs=2 * n_bags)
+    assert_same_trees(model, clone(threaded).fit(X, y, k))
+    # Draws of many rows, and blocks of derivatives.
+    monkeypatch.setattr(training_module, "SHUFFLED_ROWS", 8)
+    monkeypatch.setattr(training_module, "DERIVED_ROWS", 8)
+    many = clone(model).fit(X, y, k)
+    assert_same_trees(many, clone(threaded).fit(np.repeat(X, k, axis=0), np.repeat(y, k)))
+    np.testing.assert_allclose(many.loss_curve_[0][0], model.loss_curve_[0][0])
+
+
+def test_a_bag_that_holds_out_few_rows_is_not_trained_again(monkeypatch):
+    X, y = rows_of(ObliqueBoostingRegressor, 200)
+    monkeypatch.setattr(boosting_module, "HELD_OUT_ROWS", 20)
+    params = {"n_bags": 1, "early_stopping": True, "warm_start": True, "random_state": 0}
+    model = ObliqueBoostingRegressor(10, max_depth=2, **params).fit(X, y)
+    trained = model.validation_scores_[0].argmax()
+    assert len(model.loss_curve_[0]) == len(model.validation_scores_[0])
+    assert model.n_iter_ == [trained]
+    few = clone(model).set_params(n_estimators=4).fit(X, y).set_params(n_estimators=10).fit(X, y)
+    assert_same_trees(model, few)
+    monkeypatch.setattr(boosting_module, "HELD_OUT_ROWS", 21)
+    again = clone(model).fit(X, y)
+    assert again.n_iter_[0] > len(again.validation_scores_[0]) - 1
 
 
 @pytest.mark.parametrize("n_bags", [1, 3])

@@ -12,6 +12,7 @@ from makers import assert_same_trees, fixed
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from scipy import sparse
+from skforest._kernels.boosting.partition import draw_rows
 from skforest._kernels.search.projection import draw
 from sklearn.base import clone
 
@@ -83,6 +84,34 @@ def test_directions_are_split_where_they_gain_more(n_outputs, seed):
     derivative = np.hstack([rng.normal(size=(80, n_outputs)), rng.uniform(0.1, 1, size=(80, 1))])
     rows = np.sort(rng.choice(80, 60, replace=False))
     check_tree(X, derivative.astype(np.float32), rows, 8, int(rng.integers(1, 6)), seed % 2**31)
+
+
+@pytest.mark.parametrize("offset", [0, 1e3, 1e6])
+def test_rows_are_routed_as_in_prediction(offset):
+    """The bins of a direction decide only where rounding cannot, which is large far from 0."""
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(3000, 3)) + offset).astype(np.float32)
+    derivative = np.column_stack([np.sign(X @ [1, -1, 0.5] - offset / 2), np.ones(3000)])
+    tree, leaf, _ = grow_boosted(X, derivative, n_directions=16, min_leaf=20)
+    columns = list(X.T)  # directions are further columns: float32 sums of their terms, in order
+    for first, end in zip(tree["sparse_start"][:-1], tree["sparse_start"][1:]):
+        terms = zip(tree["sparse_feature"][first:end], tree["sparse_weight"][first:end])
+        columns.append(sum(weight * X[:, feature] for feature, weight in terms))
+    assert len(columns) > 3 and columns[-1].dtype == np.float32
+    reached = oracles.boosted_nodes(tree, np.column_stack(columns))
+    np.testing.assert_array_equal(leaf, reached[tree["child"] < 0].argmax(axis=0))
+
+
+def test_drawn_rows_are_a_sample_without_replacement():
+    rows = np.flatnonzero(np.arange(30) % 3).astype(np.int32)
+    times = np.zeros(30)
+    for seed in range(2000):
+        drawn, others = draw_rows(rows, 15, 30, seed)
+        times[drawn] += 1
+        np.testing.assert_array_equal(np.setdiff1d(np.arange(30), drawn), others)
+        assert (np.diff(drawn) > 0).all()
+    assert times[::3].sum() == 0
+    np.testing.assert_allclose(times[rows] / 2000, 0.75, atol=0.05)
 
 
 @pytest.mark.thin(2)

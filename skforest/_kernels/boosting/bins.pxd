@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from ..base.direction cimport Box, Table, Unfolded
+from ..base.direction cimport Box, Grid, Table, Unfolded
 from ..base.memory cimport Scratch
 from ..search.projection cimport BoxSampler, Candidate
 from ..base.random cimport Random
@@ -45,6 +45,9 @@ cdef class BinnedDirections:
     cdef uint8_t[:, ::1] bin_of_cell   # (n_directions, N_CELLS)
     cdef float[::1] low                # left end of the first cell
     cdef float[::1] per_cell           # cells per unit
+    cdef uint8_t[::1] is_fine          # a cell is larger than rounding errors
+    cdef Grid grid
+    cdef int32_t capacity              # largest number of terms
 
     cdef void draw(self, Random* random, const double[::1] chance) noexcept nogil
     cdef void draw_box(self, Random* random, int32_t d) noexcept nogil
@@ -57,6 +60,11 @@ cdef class BinnedDirections:
     cdef void mix_columns(self, int32_t d, int64_t first, int64_t n, float* out) noexcept nogil
     cdef void make_bins(self, int32_t d, const float[::1] sample) noexcept nogil
     cdef void unfold(self, Unfolded* unfolded, int32_t d) noexcept nogil
-    cdef void compare(
-        self, int32_t d, float threshold, const int32_t* row, int64_t n, uint8_t* is_above
+    cdef int reserve(self, Scratch scratch, Unfolded* unfolded) except -1
+    cdef void route_column(
+        self, const uint8_t* code, int32_t bin, const int32_t* row, int64_t n, uint8_t* is_above
+    ) noexcept nogil
+    cdef void route(
+        self, int32_t d, int32_t bin, Unfolded* unfolded, const int32_t* row, int64_t n,
+        uint8_t* is_above
     ) noexcept nogil

@@ -31,6 +31,11 @@ cdef extern from "base/columns.h" nogil:
     )
     void skf_bins(const float*, int64_t, float, float, int, int32_t*)
 
+cdef extern from "boosting/histogram.h" nogil:
+    int64_t skf_route_bins(
+        const uint8_t*, const int32_t*, int64_t, int, unsigned, unsigned, uint8_t*, int32_t*
+    )
+
 # Chosen without a stored measurement.
 cdef enum:
     BLOCK = 1024         # rows projected at once, which fit into the cache
@@ -52,16 +57,15 @@ cdef class BinnedDirections:
         BoxSampler boxes=None
     ):
         X, columns, monotonic = rows.X, rows.columns, rows.monotonic
-        cdef Grid grid
-        cdef int32_t capacity = MAX_TERMS
-        memset(&grid, 0, sizeof(Grid))
+        self.capacity = MAX_TERMS
+        memset(&self.grid, 0, sizeof(Grid))
         self.boxes = boxes
         if boxes is not None:
-            grid, capacity = boxes.grid, max(capacity, boxes.max_terms)
+            self.grid, self.capacity = boxes.grid, max(self.capacity, boxes.max_terms)
         self.X = X
         self.table = as_table(X)
         self.scratch = Scratch()
-        self.unfolded = reserve_unfolded(self.scratch, capacity, &grid)
+        self.reserve(self.scratch, &self.unfolded)
         n_rows, self.n_features = X.shape
         self.n_rows = n_rows
         self.is_sparse = hasattr(columns, "indptr")
@@ -79,14 +83,15 @@ cdef class BinnedDirections:
         self.monotonic = monotonic if self.is_bounded else np.zeros(self.n_features, np.int8)
         self.sign = np.zeros(n_directions, dtype=np.int32)
         self.n_terms = np.zeros(n_directions, dtype=np.int32)
-        self.term_feature = np.zeros((n_directions, capacity), dtype=np.int32)
-        self.term_weight = np.zeros((n_directions, capacity), dtype=np.float32)
+        self.term_feature = np.zeros((n_directions, self.capacity), dtype=np.int32)
+        self.term_weight = np.zeros((n_directions, self.capacity), dtype=np.float32)
         self.code = np.zeros((n_directions, n_rows), dtype=np.uint8)
         self.cut = np.zeros((n_directions, max_bins), dtype=np.float32)
         self.n_cuts = np.zeros(n_directions, dtype=np.int32)
         self.bin_of_cell = np.zeros((n_directions, N_CELLS), dtype=np.uint8)
         self.low = np.zeros(n_directions, dtype=np.float32)
         self.per_cell = np.zeros(n_directions, dtype=np.float32)
+        self.is_fine = np.zeros(n_directions, dtype=np.uint8)
         if boxes is not None:
             boxes.reserve_candidate(self.scratch, &self.candidate)
             self.no_table.dtype, self.no_table.n_features = NO_DTYPE, self.n_features
@@ -94,7 +99,7 @@ cdef class BinnedDirections:
         n_boxes = 0 if boxes is None else n_directions
         self.box_corner = np.zeros(n_boxes, dtype=np.int32)
         self.box_other = np.zeros(n_boxes, dtype=np.int32)
-        self.box_size = np.zeros((n_boxes, max(grid.n_axes, 1)), dtype=np.int32)
+        self.box_size = np.zeros((n_boxes, max(self.grid.n_axes, 1)), dtype=np.int32)
 
     def terms(self, chosen):
         """Return starts, features and weights of the terms of some directions."""
@@ -294,6 +299,11 @@ cdef class BinnedDirections:
         if not per_cell < INFINITY:
             return
         self.low[d], self.per_cell[d] = first, per_cell
+        # Projections of boxes, and of sparse rows, add up in another order than columns.
+        self.is_fine[d] = (
+            self.boxes is None and not self.is_sparse
+            and max(fabsf(first), fabsf(end)) * per_cell < 2**20
+        )
         for i in range(1, self.max_bins):
             k = i * n // self.max_bins
             cell = <int32_t>min(max((sample[k] - first) * per_cell, <float>0), <float>N_CELLS)
@@ -320,21 +330,47 @@ cdef class BinnedDirections:
             unfolded, &self.term_feature[d, 0], &self.term_weight[d, 0], self.n_terms[d]
         )
 
-    cdef void compare(
-        self, int32_t d, float threshold, const int32_t* row, int64_t n, uint8_t* is_above
+    cdef int reserve(self, Scratch scratch, Unfolded* unfolded) except -1:
+        unfolded[0] = reserve_unfolded(scratch, self.capacity, &self.grid)
+        return 0
+
+    cdef void route_column(
+        self, const uint8_t* code, int32_t bin, const int32_t* row, int64_t n, uint8_t* is_above
     ) noexcept nogil:
-        """Compare the projections of n rows with a threshold, as prediction does."""
-        cdef int64_t i, m, block = 0
-        cdef int64_t offset[BLOCK]
-        cdef float projected[BLOCK]
-        self.unfold(&self.unfolded, d)
+        """Find the rows whose bin in a column is above `bin`."""
+        cdef int64_t m, block = 0
+        cdef int32_t open[BLOCK]
         while block < n:
             m = min(<int64_t>BLOCK, n - block)
-            for i in range(m):
-                offset[i] = <int64_t>row[block + i] * self.n_features
-            project(&self.unfolded, &self.table, offset, m, projected)
-            for i in range(m):
-                is_above[block + i] = projected[i] > threshold
+            skf_route_bins(code, row + block, m, bin, 0, 0, is_above + block, open)
+            block += m
+
+    cdef void route(
+        self, int32_t d, int32_t bin, Unfolded* unfolded, const int32_t* row, int64_t n,
+        uint8_t* is_above
+    ) noexcept nogil:
+        """Find the rows whose projections, as in prediction, are above the limit of a bin.
+
+        Only rows in the two bins beside the limit are projected, if the bins of all others are
+        certain.
+        """
+        cdef int64_t i, m, n_open, block = 0
+        cdef int32_t open[BLOCK]
+        cdef int64_t offset[BLOCK]
+        cdef float projected[BLOCK]
+        cdef float threshold = self.cut[d, bin]
+        cdef unsigned first = bin if self.is_fine[d] else 0, span = 2 if self.is_fine[d] else 256
+        self.unfold(unfolded, d)
+        while block < n:
+            m = min(<int64_t>BLOCK, n - block)
+            n_open = skf_route_bins(
+                &self.code[d, 0], row + block, m, bin, first, span, is_above + block, open
+            )
+            for i in range(n_open):
+                offset[i] = <int64_t>row[block + open[i]] * self.n_features
+            project(unfolded, &self.table, offset, n_open, projected)
+            for i in range(n_open):
+                is_above[block + open[i]] = projected[i] > threshold
             block += m
 
 

@@ -2,6 +2,11 @@
 
 from libc.stdint cimport int32_t, int64_t
 
+cdef extern from "boosting/histogram.h" nogil:
+    void skf_gains(
+        const double*, int, int, int, int, const double*, double, double, double*
+    )
+
 
 cdef struct Cut:
     double gain
@@ -12,10 +17,11 @@ cdef struct Cut:
 
 cdef struct Bins:
     # The histogram of a node in one column.
-    const double* sums        # (n, stride): gradients, curvature, number of rows
+    const double* sums        # (n, stride): gradients, curvature, number of rows, zeros
     int64_t n
     int32_t stride
     int32_t n_search          # gradients
+    int32_t count_at          # place of the number of rows
     const double* total       # sums of all bins
     double l2
     int64_t min_leaf
@@ -42,25 +48,32 @@ cdef inline void find_cut(const Bins* bins, Cut* best) noexcept nogil:
     cdef const double* sums = bins.sums
     cdef const double* total = bins.total
     cdef int32_t k, K = bins.n_search, stride = bins.stride
-    cdef double g = 0, h = 0, count = 0, gain, square, right
-    cdef double all_h = total[K], all_count = total[stride - 1]
+    cdef double h = 0, count = 0, gain, square, right
+    cdef double all_h = total[K], all_count = total[bins.count_at]
     cdef double least = bins.min_leaf, l2 = bins.l2
     cdef int64_t b
     cdef double left[64]
+    cdef double gains[256]
     cdef double own = 0
     best.gain = -1
+    if K == 1:
+        skf_gains(
+            sums, <int>bins.n - 1, stride, 1, bins.count_at, total, l2, least, gains
+        )
+        for b in range(bins.n - 1):
+            if gains[b] > best.gain:
+                best.gain = gains[b]
+                best.bin = <int32_t>b
+        return
     for k in range(K):
         own += total[k] * total[k]
         left[k] = 0
     own /= all_h + l2
     for b in range(bins.n - 1):
         h += sums[K]
-        count += sums[stride - 1]
-        if K == 1:
-            g += sums[0]
-        else:
-            for k in range(K):
-                left[k] += sums[k]
+        count += sums[bins.count_at]
+        for k in range(K):
+            left[k] += sums[k]
         sums += stride
         if count < least:
             continue
@@ -68,16 +81,12 @@ cdef inline void find_cut(const Bins* bins, Cut* best) noexcept nogil:
             break
         if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
             continue
-        if K == 1:
-            right = total[0] - g
-            gain = g * g / (h + l2) + right * right / (all_h - h + l2)
-        else:
-            square = 0
-            right = 0
-            for k in range(K):
-                square += left[k] * left[k]
-                right += (total[k] - left[k]) * (total[k] - left[k])
-            gain = square / (h + l2) + right / (all_h - h + l2)
+        square = 0
+        right = 0
+        for k in range(K):
+            square += left[k] * left[k]
+            right += (total[k] - left[k]) * (total[k] - left[k])
+        gain = square / (h + l2) + right / (all_h - h + l2)
         gain -= own
         if gain > best.gain:
             best.gain = gain
@@ -102,11 +111,11 @@ cdef inline void find_bounded_cut(
     for b in range(bins.n - 1):
         g += sums[0]
         h += sums[1]
-        count += sums[stride - 1]
+        count += sums[bins.count_at]
         sums += stride
         if count < bins.min_leaf:
             continue
-        if total[stride - 1] - count < bins.min_leaf:
+        if total[bins.count_at] - count < bins.min_leaf:
             break
         right_g, right_h = total[0] - g, all_h - h + bins.l2
         if not exceeds_rounding(min(h, right_h), all_h):

@@ -332,9 +332,13 @@ def newton_step(
 
 def add_linear(
     const float[:, ::1] X, const int32_t[::1] leaf, const int64_t[::1] slope_start,
-    const int32_t[::1] slope_feature, const float[:, ::1] slope, double[:, ::1] out
+    const int32_t[::1] slope_feature, const float[:, ::1] slope, double[:, ::1] out,
+    int64_t first=0, int64_t last=-1
 ):
-    """out += the linear function of the leaf of each row, from the arrays of a Forest."""
+    """out += the linear function of the leaf of each of the rows first .. last - 1, or of all.
+
+    slope_start, slope_feature, slope : arrays of a Forest.
+    """
     cdef Slopes slopes
     cdef int64_t i
     if slope_feature.shape[0] == 0:
@@ -344,5 +348,5 @@ def add_linear(
     )
     slopes.n_outputs = slope.shape[1]
     with nogil:
-        for i in range(X.shape[0]):
+        for i in range(first, X.shape[0] if last < 0 else last):
             add_slopes(&slopes, leaf[i], &X[i, 0], &out[i, 0])

@@ -16,22 +16,33 @@ are float64, in the order of the rows, so they depend neither on threads nor on 
 columns.
 
 A tree is started (`start`), its directions are binned by rows (`write_bins`), and its open (new)
-nodes are searched by columns (`search`); both can run in several threads. Then nodes are split,
-and their children are the next open nodes (`split_nodes`). Without a limit of the leaves, these
-are all open nodes of a level; otherwise, the leaf with the largest gain is split. Every node is
-searched once. Rows are partitioned by comparing projections with thresholds in float32, exactly as
-in prediction. Rows outside the sample of the tree are routed, too, to find their leaves.
+nodes are searched by columns (`search`). Then nodes are split, and their children are the next
+open nodes (`split_nodes`). All these steps can run in several threads. Without a limit of the
+leaves, all open nodes of a level are split; otherwise, the leaf with the largest gain. Every node
+is searched once. Rows are partitioned by comparing projections with thresholds in float32, exactly
+as in prediction; the bins of directions decide where rounding cannot matter. Rows outside the
+sample of the tree are routed, too, to find their leaves.
 """
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 import numpy as np
 
 from .bins cimport BinnedDirections
 from .cuts cimport Bins, Cut, find_bounded_cut, find_cut
+from .partition cimport RowPartition
 from ..base.random cimport Random, hash_seed
+
+
+cdef extern from "boosting/histogram.h" nogil:
+    void skf_sum_bins(const float*, const uint8_t*, const int32_t*, int64_t, int, double*)
+    void skf_gather_terms(const float*, const int32_t*, int64_t, int, float*)
+    void skf_add_up(const float*, const int32_t*, int64_t, int, double*)
+
+cdef enum:
+    BLOCK = 4096              # rows whose terms are read again for every column
 
 
 cdef extern from *:
@@ -44,7 +55,7 @@ cdef extern from *:
 cdef struct Node:
     int64_t start             # rows of the sample: positions start .. end - 1
     int64_t end
-    int64_t out_start         # likewise, for rows outside the sample
+    int64_t out_start         # likewise, for rows outside the sample, which follow it
     int64_t out_end
     int32_t depth
     int32_t slot              # slot of its histogram
@@ -58,6 +69,18 @@ cdef struct Node:
     double middle             # between the values of the children
     double lower              # bounds of the values of leaves below
     double upper
+
+
+def aligned(int64_t n):
+    """Return memory for n doubles from an address on that is a multiple of 64 bytes."""
+    memory = np.empty(n + 7)
+    first = -memory.ctypes.data % 64 // 8
+    return memory[first : first + n]
+
+
+def in_one_part(function, n):
+    """Call ``function(0, n)``."""
+    function(0, n)
 
 
 cdef class TreeGrower:
@@ -78,20 +101,16 @@ cdef class TreeGrower:
     cdef int32_t[::1] columns
     cdef int32_t n_columns
     cdef int64_t[::1] bin_start
-    # The sample: gradients, curvatures and rows in the order of the nodes.
     cdef int32_t n_search              # outputs of the gradients
-    # A bin has gradients, curvature and count; no curvature if all are 1, like the count.
-    cdef bint is_unit
+    # A bin has gradients, curvature and count; no curvature if all are 1, like the count. Zeros
+    # fill the stride, so that a bin is a vector.
+    cdef int32_t count_at
     cdef int32_t stride
     cdef int64_t n_in
     cdef int64_t n_out
-    cdef float[:, ::1] derivative
-    cdef float[:, ::1] derivative_copy
-    cdef int32_t[::1] row
-    cdef int32_t[::1] row_copy
-    cdef int32_t[::1] out_row
-    cdef int32_t[::1] out_copy
-    cdef uint8_t[::1] goes_right
+    cdef float[::1] row_terms             # (n_rows, stride): what a row adds to its bins
+    cdef RowPartition rows
+    cdef int32_t[::1] row              # those of `rows`
     # All nodes by number; open nodes are last.
     cdef object node_bytes
     cdef Node* nodes
@@ -123,32 +142,31 @@ cdef class TreeGrower:
         self.directions = directions
         self.is_bounded = directions.is_bounded
         self.is_restricted = False
-        self.histogram = np.empty(1)
+        self.histogram, self.row_terms = np.empty(1), np.empty(1, dtype=np.float32)
+        self.rows = RowPartition(self.code, directions)
+        self.row = self.rows.row
 
     # --------------------------------------------------------------------------- starting a tree
 
-    def start(self, derivative, rows, out_rows, chance, seed):
+    def start(
+        self, const float[:, ::1] gradient, const float[:, ::1] curvature,
+        const int32_t[::1] rows, const int32_t[::1] out_rows, chance, seed
+    ):
         """Start a tree.
 
-        derivative : float32 of shape (n_in, n_search + 1), gradients and curvature of the sampled
-        rows, in their order; it is changed. rows, out_rows : int32, the sample and all other rows,
-        ascending. chance : float64, cumulative chances of features in directions, group by group.
+        gradient, curvature : (n_rows, n_search) and (n_rows, n_outputs), the mean of which counts;
+        rows, out_rows : the sample and all other rows, ascending; chance : float64, cumulative
+        chances of features in directions, group by group.
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
         random.state = hash_seed(seed, 0)
         self.n_in, self.n_out = len(rows), len(out_rows)
-        self.derivative = derivative
-        self.n_search = derivative.shape[1] - 1
-        self.is_unit = bool((derivative[:, self.n_search] == 1).all())
-        self.stride = self.n_search + (1 if self.is_unit else 2)
-        self.derivative_copy = np.empty_like(derivative)
-        self.row, self.row_copy = rows.copy(), np.empty_like(rows)
-        self.out_row, self.out_copy = out_rows.copy(), np.empty_like(out_rows)
-        self.goes_right = np.empty(max(self.n_in, self.n_out, 1), dtype=np.uint8)
+        self.row[: self.n_in], self.row[self.n_in :] = rows, out_rows
+        self.write_terms(gradient, curvature)
         with nogil:
             self.directions.draw(&random, cumulative)
-        self.directions.find_bins(&random, self.row)
+        self.directions.find_bins(&random, self.row[: self.n_in])
         used = np.flatnonzero(self.directions.n_cuts)
         features = np.arange(self.n_features)
         columns = np.concatenate([features, self.n_features + used]).astype(np.int32)
@@ -165,12 +183,47 @@ cdef class TreeGrower:
         self.n_nodes = self.n_open = self.n_slots = 1
         self.free_slots = []
         self.nodes[0].start, self.nodes[0].end = 0, self.n_in
-        self.nodes[0].out_start, self.nodes[0].out_end = 0, self.n_out
+        self.nodes[0].out_start, self.nodes[0].out_end = self.n_in, self.n_rows
         self.nodes[0].depth, self.nodes[0].slot = 0, 0
         self.nodes[0].sibling = -1
         self.nodes[0].is_summed = True
         self.nodes[0].lower, self.nodes[0].upper = -INFINITY, INFINITY
         self.open_nodes()
+
+    cdef int write_terms(
+        self, const float[:, ::1] gradient, const float[:, ::1] curvature
+    ) except -1:
+        """Write the terms of the rows of the sample."""
+        cdef int64_t i, at, k, n_outputs = curvature.shape[1]
+        cdef float mean, one = 1
+        cdef bint is_unit = True
+        cdef float* own
+        self.n_search = <int32_t>gradient.shape[1]
+        with nogil:
+            for at in range(self.n_in):
+                for k in range(n_outputs):
+                    is_unit = is_unit and curvature[self.row[at], k] == 1
+                if not is_unit:
+                    break
+        self.count_at = self.n_search + (0 if is_unit else 1)
+        self.stride = 2
+        while self.stride <= self.count_at:
+            self.stride *= 2
+        if self.row_terms.shape[0] != self.n_rows * self.stride:
+            self.row_terms = np.empty(self.n_rows * self.stride, dtype=np.float32)
+        with nogil:
+            for at in range(self.n_in):
+                i = self.row[at]
+                own = &self.row_terms[i * self.stride]
+                memset(own, 0, self.stride * sizeof(float))
+                for k in range(self.n_search):
+                    own[k] = gradient[i, k]
+                mean = 0
+                for k in range(n_outputs):
+                    mean += curvature[i, k]
+                own[self.n_search] = mean / n_outputs
+                own[self.count_at] = one
+        return 0
 
     cdef int64_t count_bins(self, int32_t column) noexcept:
         if column < self.n_features:
@@ -196,17 +249,18 @@ cdef class TreeGrower:
         self.nodes = <Node*>&view[0]
         return 0
 
-    cdef int open_nodes(self) except -1:
+    cdef int open_nodes(self, in_parts=None) except -1:
         """Compute the sums of all open nodes, and reserve memory for their histograms."""
         cdef int32_t i, first = self.n_nodes - self.n_open
         cdef uint8_t[::1] view
         cdef Node* node
         cdef bint is_searched = False
         self.total = np.zeros((self.n_open, self.stride))
+        in_parts = in_parts or in_one_part
+        in_parts(self.add_up, self.n_open)
         with nogil:
             for i in range(self.n_open):
                 node = self.nodes + first + i
-                self.add_up(node, &self.total[i, 0])
                 node.is_searched = (
                     node.depth < self.max_depth and node.end - node.start >= 2 * self.min_leaf
                 )
@@ -217,7 +271,7 @@ cdef class TreeGrower:
                     # The smaller sibling is not searched either.
                     self.nodes[node.sibling].is_summed = False
         if is_searched and self.n_slots * self.slot_length > self.histogram.shape[0]:
-            longer = np.empty(2 * self.n_slots * self.slot_length)
+            longer = aligned(2 * self.n_slots * self.slot_length)
             longer[: self.histogram.shape[0]] = self.histogram
             self.histogram = longer
         n_found = max(self.n_open, 1) * max(self.n_columns, 1)
@@ -226,14 +280,17 @@ cdef class TreeGrower:
         self.found = <Cut*>&view[0]
         return 0
 
-    cdef void add_up(self, const Node* node, double* total) noexcept nogil:
-        """Add up the derivatives of a node, and count its rows."""
-        cdef int64_t at
-        cdef int32_t k
-        for at in range(node.start, node.end):
-            for k in range(self.stride - 1):
-                total[k] += self.derivative[at, k]
-        total[self.stride - 1] = <double>(node.end - node.start)
+    def add_up(self, int32_t first, int32_t last):
+        """Add up the terms of the open nodes first .. last - 1."""
+        cdef int32_t i
+        cdef const Node* open = self.nodes + self.n_nodes - self.n_open
+        with nogil:
+            for i in range(first, last):
+                if open[i].end > open[i].start:
+                    skf_add_up(
+                        &self.row_terms[0], &self.row[open[i].start], open[i].end - open[i].start,
+                        self.stride, &self.total[i, 0]
+                    )
 
     def is_done(self):
         """Return whether there is no node to split."""
@@ -279,11 +336,14 @@ cdef class TreeGrower:
         """Find the best cuts of all open nodes in the columns first .. last - 1."""
         cdef int32_t c, i
         cdef Node* open = self.nodes + self.n_nodes - self.n_open
+        cdef float[::1] terms = np.empty(BLOCK * self.stride, dtype=np.float32)
+        if first == last:
+            return
         with nogil:
+            for i in range(self.n_open):
+                if open[i].is_summed:
+                    self.sum_rows(open + i, first, last, &terms[0])
             for c in range(first, last):
-                for i in range(self.n_open):
-                    if open[i].is_summed:
-                        self.sum_rows(open + i, c)
                 for i in range(self.n_open):
                     if open[i].sibling >= 0 and open[i].is_searched:
                         self.subtract(open + i, self.nodes + open[i].sibling, c)
@@ -303,37 +363,25 @@ cdef class TreeGrower:
             node.slot * self.slot_length + self.bin_start[c] * self.stride
         ]
 
-    cdef void sum_rows(self, const Node* node, int32_t c) noexcept nogil:
-        """Compute the histogram of a column from the rows of a node."""
-        cdef int64_t n = (self.bin_start[c + 1] - self.bin_start[c]) * self.stride
-        cdef double* sums = self.sums_of(node, c)
-        cdef const uint8_t* code = self.codes_of(c)
-        cdef const int32_t* row = &self.row[0]
-        cdef const float* own
-        cdef int64_t i
-        cdef int32_t k, stride = self.stride
-        cdef double* bin
-        memset(sums, 0, n * sizeof(double))
-        if self.n_search == 1:
-            own = &self.derivative[0, 0]
-            if self.is_unit:
-                for i in range(node.start, node.end):
-                    bin = sums + 2 * <int64_t>code[row[i]]
-                    bin[0] += own[2 * i]
-                    bin[1] += 1
-                return
-            for i in range(node.start, node.end):
-                bin = sums + 3 * <int64_t>code[row[i]]
-                bin[0] += own[2 * i]
-                bin[1] += own[2 * i + 1]
-                bin[2] += 1
-            return
-        for i in range(node.start, node.end):
-            bin = sums + stride * <int64_t>code[row[i]]
-            own = &self.derivative[i, 0]
-            for k in range(stride - 1):
-                bin[k] += own[k]
-            bin[stride - 1] += 1
+    cdef void sum_rows(
+        self, const Node* node, int32_t first, int32_t last, float* terms
+    ) noexcept nogil:
+        """Compute the histograms of the columns first .. last - 1 from the rows of a node.
+
+        terms : memory for those of a block
+        """
+        cdef int64_t at = node.start, n
+        cdef int32_t c
+        n = (self.bin_start[last] - self.bin_start[first]) * self.stride
+        memset(self.sums_of(node, first), 0, n * sizeof(double))
+        while at < node.end:
+            n = min(<int64_t>BLOCK, node.end - at)
+            skf_gather_terms(&self.row_terms[0], &self.row[at], n, self.stride, terms)
+            for c in range(first, last):
+                skf_sum_bins(
+                    terms, self.codes_of(c), &self.row[at], n, self.stride, self.sums_of(node, c)
+                )
+            at += n
 
     cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
         """Subtract the histogram of a sibling from that of the parent, in place."""
@@ -349,7 +397,7 @@ cdef class TreeGrower:
         cdef Bins bins
         bins.sums = self.sums_of(node, c)
         bins.n = self.bin_start[c + 1] - self.bin_start[c]
-        bins.stride, bins.n_search = self.stride, self.n_search
+        bins.stride, bins.n_search, bins.count_at = self.stride, self.n_search, self.count_at
         bins.total = &self.total[i, 0]
         bins.l2, bins.min_leaf = self.l2, self.min_leaf
         best.column = self.columns[c]
@@ -362,8 +410,11 @@ cdef class TreeGrower:
 
     # ------------------------------------------------------------------------ the next open nodes
 
-    def split_nodes(self):
-        """Split the open nodes, or the leaf of largest gain, and open their children."""
+    def split_nodes(self, in_parts=None):
+        """Split the open nodes, or the leaf of largest gain, and open their children.
+
+        ``in_parts(function, n)`` calls ``function(first, last)`` for parts of range(n).
+        """
         cdef int32_t number, end = self.n_nodes, first = end - self.n_open
         for number in range(first, end):
             self.choose_split(self.nodes + number, number - first)
@@ -372,20 +423,20 @@ cdef class TreeGrower:
             else:
                 self.nodes[number].is_waiting = self.max_leaves > 0
         self.parent, self.split_column = [], []
+        chosen = []
         if self.max_leaves == 0:
             self.reserve_nodes(end + 2 * self.n_open)
-            for number in range(first, end):
-                if self.nodes[number].gain > MIN_GAIN:
-                    self.split_node(number)
+            chosen = [n for n in range(first, end) if self.nodes[n].gain > MIN_GAIN]
+            self.split_all(chosen, in_parts)
         else:
             self.reserve_nodes(end + 2)
             number = self.best_waiting()
             while number >= 0 and self.n_nodes == end:
                 self.nodes[number].is_waiting = False
-                self.split_node(number)
+                self.split_all([number], in_parts)
                 number = self.best_waiting()
         self.n_open = self.n_nodes - end
-        self.open_nodes()
+        self.open_nodes(in_parts)
 
     cdef int32_t best_waiting(self) noexcept nogil:
         """Return the waiting leaf with the largest gain, the oldest if several; -1 if none."""
@@ -409,20 +460,40 @@ cdef class TreeGrower:
                 node.gain, node.column, node.bin = found[c].gain, found[c].column, found[c].bin
                 node.middle = found[c].middle
 
-    cdef int split_node(self, int32_t number) except -1:
-        """Give a node its children, for which memory is reserved."""
+    cdef int split_all(self, list chosen, in_parts) except -1:
+        """Partition the rows of some nodes, and give them children."""
+        cdef int32_t number, place
+        cdef const Node* node
+        self.rows.start_splits(2 * len(chosen))
+        for number in chosen:
+            node = self.nodes + number
+            self.rows.add(node.start, node.end, node.column, node.bin)
+            self.rows.add(node.out_start, node.out_end, node.column, node.bin)
+        in_parts = in_parts or in_one_part
+        in_parts(self.rows.route, self.rows.n_routed)
+        in_parts(self.rows.place, self.rows.n_routed)
+        for place, number in enumerate(chosen):
+            self.split_node(number, 2 * place)
+        return 0
+
+    cdef int split_node(self, int32_t number, int32_t place) except -1:
+        """Give a node its children, for which memory is reserved.
+
+        place : of its segment of rows in the sample, which the one of all others follows.
+        """
         cdef int32_t one, small, slot
         cdef Node* node = self.nodes + number
         cdef Node* left = self.nodes + self.n_nodes
         cdef Node* right = left + 1
         cdef Node* child
         cdef int64_t n_left = 0, n_out_left = 0
-        with nogil:
-            self.partition(node, &n_left, &n_out_left)
+        n_left, n_out_left = self.rows.n_left(place), self.rows.n_left(place + 1)
         if min(n_left, node.end - node.start - n_left) < self.min_leaf:
             # Rounding may move rows at the limit of a bin to the other side.
             self.free_slots.append(node.slot)
             return 0
+        self.rows.keep(place)
+        self.rows.keep(place + 1)
         self.child[number] = self.n_nodes
         self.threshold.append(self.threshold_of(node))
         self.direction.append(node.column)
@@ -475,57 +546,6 @@ cdef class TreeGrower:
             return self.cut[self.cut_start[node.column] + node.bin]
         return self.directions.cut[node.column - self.n_features, node.bin]
 
-    cdef void partition(
-        self, const Node* node, int64_t* n_left, int64_t* n_out_left
-    ) noexcept nogil:
-        """Move the rows that go left to the front of the node."""
-        cdef int64_t i, at = node.start, to = 0, width = self.n_search + 1
-        cdef int64_t n = node.end - node.start
-        self.route(node, &self.row[node.start], n)
-        for i in range(node.start, node.end):
-            if not self.goes_right[i - node.start]:
-                self.row[at] = self.row[i]
-                memcpy(&self.derivative[at, 0], &self.derivative[i, 0], width * sizeof(float))
-                at += 1
-            else:
-                self.row_copy[to] = self.row[i]
-                memcpy(&self.derivative_copy[to, 0], &self.derivative[i, 0],
-                       width * sizeof(float))
-                to += 1
-        n_left[0] = at - node.start
-        if to > 0:
-            memcpy(&self.row[at], &self.row_copy[0], to * sizeof(int32_t))
-            memcpy(&self.derivative[at, 0], &self.derivative_copy[0, 0],
-                   to * width * sizeof(float))
-        n = node.out_end - node.out_start
-        if n == 0:
-            return
-        self.route(node, &self.out_row[node.out_start], n)
-        at, to = node.out_start, 0
-        for i in range(node.out_start, node.out_end):
-            if not self.goes_right[i - node.out_start]:
-                self.out_row[at] = self.out_row[i]
-                at += 1
-            else:
-                self.out_copy[to] = self.out_row[i]
-                to += 1
-        n_out_left[0] = at - node.out_start
-        if to > 0:
-            memcpy(&self.out_row[at], &self.out_copy[0], to * sizeof(int32_t))
-
-    cdef void route(self, const Node* node, const int32_t* row, int64_t n) noexcept nogil:
-        """Compare the projections of rows with the threshold of a node."""
-        cdef int64_t i
-        cdef const uint8_t* code
-        if node.column < self.n_features:
-            code = &self.code[node.column, 0]
-            for i in range(n):
-                self.goes_right[i] = code[row[i]] > node.bin
-            return
-        self.directions.compare(
-            node.column - self.n_features, self.threshold_of(node), row, n, &self.goes_right[0]
-        )
-
     # ---------------------------------------------------------------------------- the whole tree
 
     def finish(self):
@@ -541,7 +561,7 @@ cdef class TreeGrower:
             for i in range(node.start, node.end):
                 self.leaf[self.row[i]] = leaf
             for i in range(node.out_start, node.out_end):
-                self.leaf[self.out_row[i]] = leaf
+                self.leaf[self.row[i]] = leaf
             leaf += 1
         direction = np.array(self.direction, dtype=np.int32)
         used, place = np.unique(direction[direction >= self.n_features], return_inverse=True)
@@ -563,21 +583,3 @@ cdef class TreeGrower:
     def leaf_bounds(self):
         """Return bounds of the leaf values of a finished tree, (n_leaves, 2), with constraints."""
         return np.array(self.bounds)[np.array(self.child) < 0]
-
-
-def leaf_sums(
-    const int32_t[::1] leaf, const int32_t[::1] rows, const float[:, ::1] gradient,
-    const float[:, ::1] curvature, int64_t n_leaves
-):
-    """Return sums of gradients and curvatures in each leaf: (2, n_leaves, n_outputs)."""
-    cdef int64_t i, k, n_outputs = gradient.shape[1]
-    cdef int32_t own
-    sums = np.zeros((2, n_leaves, n_outputs))
-    cdef double[:, :, ::1] total = sums
-    with nogil:
-        for i in range(rows.shape[0]):
-            own = leaf[rows[i]]
-            for k in range(n_outputs):
-                total[0, own, k] += gradient[rows[i], k]
-                total[1, own, k] += curvature[rows[i], k]
-    return sums

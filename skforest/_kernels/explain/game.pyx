@@ -276,7 +276,7 @@ cdef class TreeGame:
                     self.part[at + k] = 0
 
     cdef void follow(self, double factor) noexcept nogil:
-        """Take players from x in `order`, and add the change of each, times a factor, to `part`."""
+        """Take players from x in `order`; add the change of each, times a factor, to `part`."""
         cdef int32_t i, k, level, player, side, depth
         cdef int64_t row, new
         cdef double* part

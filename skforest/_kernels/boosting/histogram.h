@@ -1,0 +1,159 @@
+/* Sums of rows in histograms, gains of the cuts of one output, and partitions of rows.
+ *
+ * The terms of a row are its gradients, its curvature and 1, float32, followed by zeros up to a
+ * stride of 2, 4 or 8, which is one vector. All loops add the rows in their order, so that a sum
+ * has the same bits in every variant.
+ */
+#ifndef SKFOREST_HISTOGRAM_H
+#define SKFOREST_HISTOGRAM_H
+
+#include "../base/simd.h"
+
+/* Compilers do not find these vectors by themselves. SKF_ADD_TO(sum, terms, W): sum += terms. */
+#if defined(__GNUC__)
+#define SKF_TERMS(W)                                                                             \
+    typedef double skf_sum##W __attribute__((vector_size(8 * W), aligned(8), may_alias));        \
+    typedef float skf_term##W __attribute__((vector_size(4 * W), aligned(4), may_alias));
+SKF_TERMS(2)
+SKF_TERMS(4)
+SKF_TERMS(8)
+#define SKF_ADD_TO(sum, terms, W)                                                                \
+    *(skf_sum##W *)(sum) +=                                                                      \
+        __builtin_convertvector(*(const skf_term##W *)(terms), skf_sum##W)
+#else
+#define SKF_ADD_TO(sum, terms, W)                                                                \
+    for (int k_ = 0; k_ < W; k_++)                                                               \
+    (sum)[k_] += (double)(terms)[k_]
+#endif
+
+#define SKF_ADD_TERMS(W)                                                                         \
+    for (int64_t i = 0; i < n; i++) {                                                            \
+        double *bin = sums + W * (int64_t)code[row[i]];                                          \
+        SKF_ADD_TO(bin, terms + W * i, W);                                                       \
+    }
+
+/* Adds terms[i] to the bin of row[i] in one column. */
+SKF_KERNEL(skf_sum_bins,
+           (const float *SKF_RESTRICT terms, const uint8_t *code, const int32_t *row, int64_t n,
+            int stride, double *SKF_RESTRICT sums),
+           (terms, code, row, n, stride, sums))
+{
+    if (stride == 2) {
+        SKF_ADD_TERMS(2)
+    } else if (stride == 4) {
+        SKF_ADD_TERMS(4)
+    } else {
+        SKF_ADD_TERMS(8)
+    }
+}
+
+/* Copies the terms of some rows, one after the other. */
+SKF_KERNEL(skf_gather_terms,
+           (const float *SKF_RESTRICT table, const int32_t *row, int64_t n, int stride,
+            float *SKF_RESTRICT out),
+           (table, row, n, stride, out))
+{
+    if (stride == 2) {
+        for (int64_t i = 0; i < n; i++)
+            memcpy(out + 2 * i, table + 2 * (int64_t)row[i], 2 * sizeof(float));
+    } else if (stride == 4) {
+        for (int64_t i = 0; i < n; i++)
+            memcpy(out + 4 * i, table + 4 * (int64_t)row[i], 4 * sizeof(float));
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            memcpy(out + 8 * i, table + 8 * (int64_t)row[i], 8 * sizeof(float));
+    }
+}
+
+#define SKF_ADD_UP(W)                                                                            \
+    {                                                                                            \
+        double sum[W] = {0};                                                                     \
+        for (int64_t i = 0; i < n; i++)                                                          \
+            SKF_ADD_TO(sum, table + W * (int64_t)row[i], W);                                     \
+        memcpy(total, sum, W * sizeof(double));                                                  \
+    }
+
+/* Adds up the terms of some rows. */
+SKF_KERNEL(skf_add_up,
+           (const float *SKF_RESTRICT table, const int32_t *row, int64_t n, int stride,
+            double *SKF_RESTRICT total),
+           (table, row, n, stride, total))
+{
+    if (stride == 2)
+        SKF_ADD_UP(2)
+    else if (stride == 4)
+        SKF_ADD_UP(4)
+    else
+        SKF_ADD_UP(8)
+}
+
+/* Gain of a cut after each of n <= 255 bins for one output, see `find_cut`; -1 if it is not
+ * allowed. at_h, at_n: places of the curvature and of the number of rows in a bin. */
+SKF_KERNEL(skf_gains,
+           (const double *SKF_RESTRICT sums, int n, int stride, int at_h, int at_n,
+            const double *total, double l2, double least, double *SKF_RESTRICT gain),
+           (sums, n, stride, at_h, at_n, total, l2, least, gain))
+{
+    double left_g[256], left_h[256], left_n[256], g = 0, h = 0, count = 0;
+    const double all_g = total[0], all_h = total[at_h], all_n = total[at_n];
+    const double whole = all_g * all_g / (all_h + l2), small = 1e-12 * (all_h + l2);
+    for (int b = 0; b < n; b++) {
+        left_g[b] = g += sums[b * stride];
+        left_h[b] = h += sums[b * stride + at_h];
+        left_n[b] = count += sums[b * stride + at_n];
+    }
+    for (int b = 0; b < n; b++) {
+        const double right_g = all_g - left_g[b], right_h = all_h - left_h[b];
+        const double least_h = (left_h[b] < right_h ? left_h[b] : right_h) + l2;
+        const int allowed =
+            (left_n[b] >= least) & (all_n - left_n[b] >= least) & (least_h > small);
+        const double value = left_g[b] * left_g[b] / (left_h[b] + l2) +
+                             right_g * right_g / (right_h + l2) - whole;
+        gain[b] = allowed ? value : -1.0;
+    }
+}
+
+/* Routes n rows by the bins of a column: 1 if the bin of a row is above `bin`. Rows in the bins
+ * first .. first + span - 1 are written to `open`, by position. Returns their number. */
+SKF_UNUSED static int64_t skf_route_bins(const uint8_t *code, const int32_t *row, int64_t n,
+                                         int bin, unsigned first, unsigned span,
+                                         uint8_t *SKF_RESTRICT is_above,
+                                         int32_t *SKF_RESTRICT open)
+{
+    int64_t n_open = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned own = code[row[i]];
+        is_above[i] = (int)own > bin;
+        open[n_open] = (int32_t)i;
+        n_open += own - first < span;
+    }
+    return n_open;
+}
+
+/* Number of set flags. */
+SKF_KERNEL(skf_count_flags, (const uint8_t *flag, int64_t n, int64_t *count), (flag, n, count))
+{
+    int64_t total = 0;
+    for (int64_t i = 0; i < n; i += 128) {
+        const int64_t end = n - i < 128 ? n : i + 128;
+        uint8_t some = 0; /* at most 128 */
+        for (int64_t j = i; j < end; j++)
+            some += flag[j];
+        total += some;
+    }
+    *count = total;
+}
+
+/* Writes rows without a flag to out[low ..], the others to out[high ..], in their order. */
+SKF_UNUSED static void skf_place(const int32_t *SKF_RESTRICT row, const uint8_t *flag, int64_t n,
+                                 int64_t low, int64_t high, int32_t *SKF_RESTRICT out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t right = flag[i];
+        out[low ^ ((low ^ high) & -right)] = row[i];
+        low += 1 - right;
+        high += right;
+    }
+}
+
+#endif
