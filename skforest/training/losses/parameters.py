@@ -98,7 +98,7 @@ class TweedieLoss(LossParameters):
     >>> loss = TweedieLoss(power=1.6)
     >>> model = ObliqueBoostingRegressor(100, loss=loss, random_state=0)
     >>> model.fit(X, y).predict([[-1, 0], [0, 0], [1, 0]]).round(1)
-    array([0.7, 2.2, 4.5])
+    array([0.8, 2.3, 4.7])
     """
 
     _name = "tweedie"
