@@ -506,8 +506,8 @@ cdef class ShapleyTrees(TreeGame):
                     if side & bit or not (is_linear or (cube[i].x | cube[i].z) & bit):
                         continue
                     self.others[m] = cube[i]
-                    self.others[m].x &= ~bit
-                    self.others[m].z &= ~bit
+                    self.others[m].x = self.others[m].x & ~bit
+                    self.others[m].z = self.others[m].z & ~bit
                     m += 1
                 self.add_shares(row, self.others, m, part, j, -0.5 if is_out else 0.5)
             part += self.n_players * <int64_t>self.n_outputs
