@@ -88,9 +88,9 @@ early_stopping : "auto", bool, str or callable
     several bags holds out the fraction 1 / `n_bags` of the distinct rows, and a single bag holds
     out a fifth of them, at most 10000. A single bag that has held out more than a tenth of the
     rows is then trained again on all rows; its best number of rounds grows in proportion to the
-    number of training rows. Several bags keep
-    their splits, and fit the values of their leaves again on all rows, except with the loss
-    "quantile". "auto": True with at least 20 distinct rows, or with `X_val`.
+    number of training rows. Several bags keep their splits, and fit the values of their leaves
+    again on all rows, except with the loss "quantile". "auto": True with at least 20 distinct
+    rows, or with `X_val`.
 n_iter_no_change : int
     Training ends after this many rounds without a lower loss, or a higher score, on the held-out
     rows, at least 1.

@@ -25,8 +25,8 @@ HELD_OUT, HELD_OUT_ROWS, SMALL_SHARE = 0.2, 10_000, 0.1
 # Factor of the best number of rounds of a bag, because an average of bags overfits later. Chosen
 # without a stored measurement.
 KEPT = 1.5
-# Share of the time of a training that is enough to fit its leaves again, see the times of
-# `python -m benchmarks.measure.choose`.
+# Share of the time of a training that is enough to fit its leaves again. Chosen without a stored
+# measurement.
 REFIT = 0.3
 
 

@@ -1,0 +1,167 @@
+"""Rows that bags of oblique boosting hold out: early stopping, and what bags learn from them."""
+
+import numpy as np
+import pytest
+from makers import BOTH_BOOSTING as BOTH
+from makers import assert_same_trees, bag_of, bags_before, training_rows
+from makers import boosting_rows as rows_of
+from makers import quick_boosting as quick
+from sklearn.base import clone
+from sklearn.metrics import log_loss
+
+from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from skforest.training import boosting as boosting_module
+from skforest.training.early_stopping import balanced_folds
+
+
+def test_a_bag_that_holds_out_few_rows_is_not_trained_again(monkeypatch):
+    X, y = rows_of(ObliqueBoostingRegressor, 200)
+    monkeypatch.setattr(boosting_module, "HELD_OUT_ROWS", 20)
+    params = {"n_bags": 1, "early_stopping": True, "warm_start": True, "random_state": 0}
+    model = ObliqueBoostingRegressor(10, max_depth=2, **params).fit(X, y)
+    trained = model.validation_scores_[0].argmax()
+    assert len(model.loss_curve_[0]) == len(model.validation_scores_[0])
+    assert model.n_iter_ == [trained]
+    few = clone(model).set_params(n_estimators=4).fit(X, y).set_params(n_estimators=10).fit(X, y)
+    assert_same_trees(model, few)
+    monkeypatch.setattr(boosting_module, "HELD_OUT_ROWS", 21)
+    again = clone(model).fit(X, y)
+    assert again.n_iter_[0] > len(again.validation_scores_[0]) - 1
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_early_stopping_keeps_the_rounds_of_least_validation_loss(n_bags):
+    """Labels are noise, so the loss of held-out rows soon rises."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5)), rng.integers(2, size=200)
+    options = {"n_estimators": 200, "n_iter_no_change": 5, "n_bags": n_bags}
+    model = quick(ObliqueBoostingClassifier, **options).fit(X, y)
+    assert len(model.n_iter_) == len(model.validation_scores_) == n_bags
+    for scores, n_iter in zip(model.validation_scores_, model.n_iter_):
+        best = int(scores.argmax())
+        # Several bags keep 1.5 times the best rounds, since their mean overfits later. A single
+        # bag is trained again on all rows, by rounds in proportion to these.
+        assert len(scores) - 1 - best == max(5, np.ceil(best / 2) if n_bags > 1 else 0)
+        assert n_iter == (int(1.5 * best) if n_bags > 1 else np.ceil(best * 200 / 160))
+    n_trees = np.diff(model.forest_.bag_start)
+    np.testing.assert_array_equal(n_trees, np.maximum(model.n_iter_, 1))
+    plain = clone(model).set_params(early_stopping=False).fit(X, y)
+    assert plain.n_iter_ == [200] * n_bags
+    assert all(len(scores) == 0 for scores in plain.validation_scores_)
+    fresh = rng.normal(size=(500, 5))
+    certainty = [m.predict_proba(fresh).max(axis=1).mean() for m in (model, plain)]
+    assert certainty[0] < certainty[1] - 0.1
+
+
+def test_validation_scores_are_losses_of_held_out_rows(monkeypatch):
+    X, y = rows_of(ObliqueBoostingClassifier)
+    before = bags_before(monkeypatch)
+    model = quick(ObliqueBoostingClassifier, n_bags=3, n_iter_no_change=100).fit(X, y)
+    data = training_rows(model, X, y)
+    fold = balanced_folds(data.y[:, 0], 3, model._seed)
+    for bag, scores in enumerate(model.validation_scores_):
+        own = fold == bag
+        found = -log_loss(
+            data.y[own, 0], before[bag].response_mapped(data.X[own]), labels=[0, 1, 2]
+        )
+        assert found == pytest.approx(scores[model.n_iter_[bag]], rel=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bags_learn_from_held_out_rows_with_the_same_splits(weighted, monkeypatch):
+    """Leaves are means of residuals, times the learning rate; round by round, over all rows."""
+    X, y = rows_of(ObliqueBoostingRegressor)
+    weight = np.random.default_rng(0).integers(1, 4, len(y)) if weighted else None
+    before = bags_before(monkeypatch)
+    options = {"n_bags": 3, "n_estimators": 4, "n_iter_no_change": 9, "subsample": 0.6}
+    options |= {"linear_leaves": False, "linear_start": None, "learning_rate": 0.5}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, y, weight)
+    data = training_rows(model, X, y, weight)
+    unit = model.l2_regularization * np.median(data.weight)
+    for bag in range(3):
+        forest = bag_of(model.forest_, bag).compact()
+        assert len(forest) > 1 and len(forest) == len(before[bag])
+        for name in ("threshold", "direction", "sparse_weight", "gain"):
+            np.testing.assert_array_equal(getattr(forest, name), getattr(before[bag], name))
+        assert np.abs(forest.value - before[bag].value).max() > 1e-3
+        found = forest.baseline + np.zeros(len(data))
+        assert found == pytest.approx(np.average(data.y[:, 0], weights=data.weight), abs=1e-6)
+        for tree in forest:
+            residual, leaf = data.y[:, 0] - found, tree.apply_mapped(data.X)[:, 0]
+            for own in (leaf == k for k in np.unique(leaf)):
+                total = (data.weight * residual)[own].sum()
+                found[own] += 0.5 * total / (data.weight[own].sum() + unit)
+        np.testing.assert_allclose(forest.response_mapped(data.X)[:, 0], found, rtol=1e-4)
+
+
+def test_monotonic_bags_stay_monotonic_with_held_out_rows():
+    """The values of leaves keep the bounds of the first training."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(90, 2))
+    y = X[:, 0] + rng.normal(size=90)
+    options = {"n_bags": 3, "learning_rate": 1.0, "monotonic_cst": [1, 0], "min_samples_leaf": 1}
+    model = quick(ObliqueBoostingRegressor, **options).fit(X, y)
+    Z = np.column_stack([np.linspace(0, 1, 200), np.full(200, 0.5)])
+    assert (np.diff(model.predict(Z)) >= -1e-6).all() and np.ptp(model.predict(Z)) > 0.1
+
+
+def test_bags_keep_their_leaves_if_there_is_no_time(monkeypatch):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    before = bags_before(monkeypatch)
+    model = quick(ObliqueBoostingRegressor, n_bags=3, time_limit=1e4)
+    monkeypatch.setattr(boosting_module, "REFIT", 1e12)
+    kept = clone(model).fit(X, y)
+    assert not before
+    model.set_params(time_limit=None).fit(X, y)
+    for bag in range(3):
+        np.testing.assert_array_equal(bag_of(kept.forest_, bag).compact().value, before[bag].value)
+
+
+@BOTH
+def test_validation_scores_are_weighted_losses_of_the_given_rows(cls):
+    """Weights that differ, so that a mean without them is another number."""
+    X, y = rows_of(cls, 260)
+    weight = np.random.default_rng(0).exponential(1.0, 100) ** 2
+    own = {"n_bags": 1, "n_iter_no_change": 100, "linear_leaves": False}
+    own |= {"linear_start": None} if cls is ObliqueBoostingRegressor else {}
+    model = quick(cls, **own)
+    model.fit(X[:160], y[:160], X_val=X[160:], y_val=y[160:], sample_weight_val=weight)
+    (scores,), n_iter = model.validation_scores_, model.n_iter_[0]
+    if cls is ObliqueBoostingClassifier:
+        losses = [
+            log_loss(y[160:], found, sample_weight=weight)
+            for found in model.staged_predict_proba(X[160:])
+        ]
+    else:  # in units of the variance of the target
+        losses = [
+            np.average((found - y[160:]) ** 2, weights=weight) / (2 * y[:160].var())
+            for found in model.staged_predict(X[160:])
+        ]
+    assert n_iter > 5
+    np.testing.assert_allclose(-scores[1 : n_iter + 1], losses, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_loss_curves_are_losses_of_training_rows(n_bags, monkeypatch):
+    before = bags_before(monkeypatch)
+    X, y = rows_of(ObliqueBoostingClassifier)
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    options = {"n_bags": n_bags, "n_iter_no_change": 100, "learning_rate": 0.05}
+    model = quick(ObliqueBoostingClassifier, **options).fit(X, y, weight)
+    data = training_rows(model, X, y, weight)
+    fold = balanced_folds(data.y[:, 0], 3, model._seed) if n_bags > 1 else None
+    for bag, curve in enumerate(model.loss_curve_):
+        forest, own = bag_of(model.forest_, bag), np.ones(len(data), dtype=bool)
+        if n_bags > 1:
+            own, forest = fold != bag, before[bag]
+            assert curve.shape == model.validation_scores_[bag].shape
+        found = log_loss(
+            data.y[own, 0],
+            forest.response_mapped(data.X[own]),
+            sample_weight=data.weight[own],
+            labels=[0, 1, 2],
+        )
+        assert found == pytest.approx(curve[model.n_iter_[bag]], rel=1e-5)
+        assert curve[0] > curve[-1]
+    unseen = quick(ObliqueBoostingClassifier, early_stopping=False, n_bags=n_bags).fit(X, y)
+    assert [len(curve) for curve in unseen.loss_curve_] == [21] * n_bags
