@@ -22,7 +22,7 @@ from ..estimators.prediction import has_classes, has_response, is_forest, predic
 from ..estimators.targets import ForestClassifierMixin
 from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
-from ..training.method import Trained, mean_response, train_members
+from ..training.method import Trained, mean_by_row, mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
 from .encoding import weight_options
 from .parameters import is_estimator
@@ -246,7 +246,7 @@ class OwnMember(Member):
         response, n_predicting = mean_response(self.forest, data, data.is_left_out, others)
         if len(self.row) > len(self.data):
             weight = np.where(n_predicting, data.weight, 0.0)
-            response = _mean_by_row(response, weight, self.row)
+            response = mean_by_row(response, weight, self.row)
         return self.data.of_samples(response)[samples.compared]
 
     def train(self, samples, limit, is_wanted):
@@ -543,10 +543,3 @@ def check_response(response, shape, name, is_proba=False):
     else:
         return
     raise ValueError(f"the member {name!r} predicts {message}")
-
-
-def _mean_by_row(values, weight, row):
-    """Weighted means of values, (n_parts, n_columns), over the parts of each row; NaN if none."""
-    sums = [np.bincount(row, np.where(weight > 0, weight * column, 0.0)) for column in values.T]
-    with np.errstate(invalid="ignore"):
-        return np.stack(sums, axis=1) / np.bincount(row, weight)[:, None]

@@ -63,6 +63,8 @@ from .validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
 
 MANY_TERMS = 16  # from this many weights of a direction on, entries of a sparse row are looked up
 
+# Fitted attributes from predictions of rows that trees or bags did not train on.
+OF_HELD_OUT = ("oob_score_", "oob_prediction_", "oob_decision_function_", "_held_out")
 NOT_IN_RESULTS = ("n_jobs", "verbose", "prior")  # training does not depend on these parameters
 # Fitted attributes to which training adds one entry for each member.
 RECORDS = (
@@ -149,7 +151,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 self._store(forest, settings, trained.records, members[0])
                 self._finish_fit(method, data, trained)
             else:
-                vars(self).pop("_held_out", None)  # `prior` may be another one
+                self._forget_held_out()  # `prior` may be another one
                 self.forest_ = with_prior_ratio(self.forest_, request.prior_ratio)
             self._training_seconds = time.perf_counter() - start
             if tasks is not None:
@@ -238,7 +240,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _store(self, forest, settings, records, n_before=0):
         """Set the fitted attributes; `records` are for the members after the first `n_before`."""
         self.forest_ = forest
-        vars(self).pop("_held_out", None)
+        self._forget_held_out()
         vars(self).update(self._resolved(settings))
         for name in RECORDS:
             before = vars(self).pop(name, [])[:n_before]
@@ -247,12 +249,21 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             if len(before) == n_before and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
 
+    def _forget_held_out(self):
+        """Remove what an earlier fit knew from predictions of rows that it held out."""
+        for name in OF_HELD_OUT:
+            vars(self).pop(name, None)
+
     def _finish_fit(self, method, data, trained):
         """Set further fitted attributes once the forest is complete."""
         if trained.has_held_out:
             rows, others = trained.data, trained.without_held_out
             response, known = self._mean_response(rows, trained.is_held_out, others)
-            self._keep_scores(rows.y[known], response[known], rows.count[known])
+            self._keep_held_out(data, rows, response, known)
+
+    def _keep_held_out(self, data, rows, response, known):
+        """Keep what the `response` of held-out `rows` tells; `known` is a mask of these rows."""
+        self._keep_scores(rows.y[known], response[known], rows.count[known])
 
     def _mean_response(self, data, is_predicted, others=()):
         """`mean_response` with the prior of the forest, and a mask of the rows that have one."""

@@ -165,7 +165,28 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
     The decrease by the linear start is divided among the features in proportion to the variances
     of its terms. For "absolute_error" and "quantile", splits separate signs of residuals, and the
     decrease stays large in late trees that fit noise: prefer permutation importances.
+oob_score_ : float
+    `score` of the predictions of held-out training rows, before leaves were fitted again on them;
+    only if every row was held out by one of several bags.
 """
+
+CLASSIFIER_ATTRIBUTES = (
+    ATTRIBUTES
+    + """
+oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64, or list of such arrays
+    Class probabilities of the training samples, by the bag that held them out; NaN for samples of
+    weight 0. Like `oob_score_`, only with several bags.
+""".lstrip()
+)
+
+REGRESSOR_ATTRIBUTES = (
+    ATTRIBUTES
+    + """
+oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
+    Predictions of the training samples, by the bag that held them out; NaN for samples of weight
+    0. Like `oob_score_`, only with several bags.
+""".lstrip()
+)
 
 NOTES = """
 With several classes or outputs, each tree predicts all of them. If there are more than five,
@@ -206,7 +227,7 @@ def has_one_output(classifier):
     return not isinstance(getattr(classifier, "classes_", None), list)
 
 
-@described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
+@described(CLASSIFIER_PARAMETERS, CLASSIFIER_ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
 class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
     """Gradient boosting classifier whose splits use one feature or a combination of a few.
 
@@ -305,7 +326,13 @@ class ObliqueBoostingClassifier(ForestClassifierMixin, ObliqueBoosting):
         return map(self._probabilities_of, self._staged_response(X))
 
 
-@described(REGRESSOR_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REGRESSOR_REFERENCES)
+@described(
+    REGRESSOR_PARAMETERS,
+    REGRESSOR_ATTRIBUTES,
+    USUAL,
+    notes=NOTES,
+    references=REGRESSOR_REFERENCES,
+)
 class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
     """Gradient boosting regressor whose splits use one feature or a combination of a few.
 
@@ -426,13 +453,15 @@ class ObliqueBoostingRegressor(ForestRegressorMixin, ObliqueBoosting):
             At most 1. With several quantiles, the mean over quantiles of scikit-learn's
             `d2_pinball_score`, which is 0 for the empirical quantile of y.
         """
+        return self._score_of(y, self.predict(X), sample_weight)
+
+    def _score_of(self, y, predicted, sample_weight):
         levels = self._fitted_quantiles
         if levels is None:
-            return super().score(X, y, sample_weight)
-        predicted = self.predict(X).T
+            return super()._score_of(y, predicted, sample_weight)
         scores = [
             d2_pinball_score(y, column, sample_weight=sample_weight, alpha=level)
-            for column, level in zip(predicted, levels)
+            for column, level in zip(predicted.T, levels)
         ]
         return float(np.mean(scores))
 

@@ -20,7 +20,7 @@ from ..training.blending import Scorer
 from ..training.boosting import BoostingMethod, BoostingSettings, Continuation, known_rounds
 from ..training.boosting_trials import best_depth, with_best_linear
 from ..training.constraints import read_groups, read_monotonic
-from ..training.method import n_members
+from ..training.method import mean_by_row, n_members
 from ..training.parameters import ParameterObject
 from .base import BaseForest, Integral, Interval, Real, StrOptions
 from .given_rows import GivenRowsMixin
@@ -350,6 +350,14 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
         n_folds = self._last_fit["n_folds"] if n_before else settings.n_folds
         fixed = self._fixed(settings) if self.warm_start else {}
         self._last_fit = vars(Continuation(settings.n_rounds, n_folds, fixed))
+
+    def _keep_held_out(self, data, rows, response, known):
+        super()._keep_held_out(data, rows, response, known)
+        if not known.all() or len(data) < 2:
+            return
+        if len(rows) > len(data):
+            response = mean_by_row(response, rows.weight, data.in_copies()[1])
+        self._set_oob_attributes(data.of_samples(response), response, data.y, data.weight)
 
     # ------------------------------------------------------------------------------------- stages
 

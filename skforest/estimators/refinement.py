@@ -27,8 +27,6 @@ from .targets import RoutingMixin
 from .unwrap import refusal, rewrapped, unwrapped
 from .validation import check_n_jobs, draw_seed
 
-OOB = ("oob_score_", "oob_prediction_", "oob_decision_function_", "_held_out")
-
 
 @with_texts()
 @validate_params(
@@ -205,9 +203,7 @@ def refine(
     refined.refine_curve_ = list(curves)
     if hasattr(refined, "_update_refined_records"):
         refined._update_refined_records()
-    for name in OOB:
-        if hasattr(refined, name):
-            delattr(refined, name)
+    refined._forget_held_out()
     if getattr(refined, "oob_score", False) and all(is_own):
         refined._set_oob(estimator._sampling(), data)
     return refined

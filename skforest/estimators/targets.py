@@ -540,9 +540,11 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
         return Predictor(self)
 
     def _set_oob_attributes(self, of_samples, response, y, weight):
-        of_samples, response = self._linked(of_samples), self._linked(response)
-        self.oob_prediction_ = of_samples[:, 0] if self._is_1d else of_samples
-        self.oob_score_ = r2_score(y, response, sample_weight=weight)
+        self.oob_prediction_ = self._prediction_of(of_samples)
+        self.oob_score_ = self._score_of(y, self._columns_of(response), weight)
+
+    def _score_of(self, y, predicted, sample_weight):
+        return r2_score(y, predicted, sample_weight=sample_weight)
 
 
 class RoutingMixin:

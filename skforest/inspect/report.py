@@ -1,12 +1,12 @@
 """A report of a fitted estimator: one HTML page that needs no network, and the same as text."""
 
 import html
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import log_loss, r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 
 from .._version import __version__
@@ -113,9 +113,9 @@ def describe(
     Notes
     -----
     Intervals of scores have 95 % of the scores of 200 bootstrap samples of the rows. Permutation
-    importances are the mean decrease of the first score over 5 permutations, on at most 500 rows.
-    The interaction of two columns is the share of their joint effect that is not the sum of both
-    effects (Friedman's H squared [1]_).
+    importances are the mean decrease of R2, or of minus the log loss, over 5 permutations, on at
+    most 500 rows. The interaction of two columns is the share of their joint effect that is not
+    the sum of both effects (Friedman's H squared [1]_).
 
     References
     ----------
@@ -408,14 +408,18 @@ def _importances(subject):
     if known is not None:
         columns = np.argsort([-known[name] for name in names], kind="stable")
     rows, n_columns = subject.sample(PERMUTED), min(len(names), MAX_PERMUTED)
-    what, loss, y = METRICS[subject.is_class][0], {}, subject.y[rows]
-    score = accuracy_score if subject.is_class else r2_score
-    best = score(y, subject.predicted.labels[rows])
+    loss, y, predict, predicted = {}, subject.y[rows], "predict", subject.predicted.labels
+    what, sign, score = "r2", 1, r2_score
+    if subject.is_class:  # accuracy is the same while the most frequent class is predicted
+        predict, predicted = "predict_proba", subject.predicted.proba
+        what, sign = "neg_log_loss", -1
+        score = partial(log_loss, labels=subject.predicted.classes_)
+    predict, best = getattr(subject.estimator, predict), score(y, predicted[rows])
     for j in columns[:n_columns]:
         orders = [subject.random.permutation(rows) for _ in range(N_REPEATS)]
         changed = subject.rows.replaced(np.tile(rows, N_REPEATS), (j, np.concatenate(orders)))
-        drawn = np.split(np.asarray(subject.estimator.predict(changed)), N_REPEATS)
-        loss[j] = [best - score(y, labels) for labels in drawn]
+        drawn = np.split(np.asarray(predict(changed)), N_REPEATS)
+        loss[j] = [sign * (best - score(y, values)) for values in drawn]
     subject.order = sorted(loss, key=lambda j: -np.mean(loss[j]))
     section.say(
         f"Decrease of {what} when a column is permuted (mean and standard deviation of "

@@ -283,6 +283,13 @@ def mean_response(forest, data, is_predicted, others=()):
     return mean, n_predicting
 
 
+def mean_by_row(values, weight, row):
+    """Return means of values (n_parts, n_columns) over the parts of each row; NaN if none."""
+    sums = [np.bincount(row, np.where(weight > 0, weight * column, 0.0)) for column in values.T]
+    with np.errstate(invalid="ignore"):
+        return np.stack(sums, axis=1) / np.bincount(row, weight)[:, None]
+
+
 def staged_means(forest, Z):
     """Yield the mean responses of the first member, of the first two members, and so on."""
     plain, total = with_prior_ratio(forest, None), 0.0

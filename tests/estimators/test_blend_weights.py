@@ -9,7 +9,6 @@ from sklearn.metrics import log_loss, r2_score
 
 import skforest
 from skforest import ManifoldForestClassifier
-from skforest.blend.members import _mean_by_row
 from skforest.training.blending import (
     HeldOutLogLoss,
     HeldOutR2,
@@ -21,6 +20,7 @@ from skforest.training.blending import (
     sharpened,
     unseen_response,
 )
+from skforest.training.method import mean_by_row
 
 
 def test_greedy_weights_by_hand():
@@ -277,7 +277,7 @@ def test_means_of_the_copies_of_rows_have_their_weights():
     rng = np.random.default_rng(0)
     row, values = rng.integers(5, size=40), rng.normal(size=(40, 2))
     weight = rng.exponential(size=40) * (rng.random(40) < 0.8)
-    found = _mean_by_row(values, weight, row)
+    found = mean_by_row(values, weight, row)
     for number in range(5):
         own = row == number
         expected = np.average(values[own], axis=0, weights=weight[own])

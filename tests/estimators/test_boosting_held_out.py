@@ -7,7 +7,7 @@ from makers import assert_same_trees, bag_of, bags_before, training_rows
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from sklearn.base import clone
-from sklearn.metrics import log_loss
+from sklearn.metrics import accuracy_score, d2_pinball_score, log_loss, r2_score
 
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from skforest.training import boosting as boosting_module
@@ -165,3 +165,71 @@ def test_loss_curves_are_losses_of_training_rows(n_bags, monkeypatch):
         assert curve[0] > curve[-1]
     unseen = quick(ObliqueBoostingClassifier, early_stopping=False, n_bags=n_bags).fit(X, y)
     assert [len(curve) for curve in unseen.loss_curve_] == [21] * n_bags
+
+
+@BOTH
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_row_is_predicted_by_the_bag_that_held_it_out(cls, weighted, monkeypatch):
+    X, y = rows_of(cls)
+    weight = np.random.default_rng(0).choice([0.0, 1.0, 2.5], len(y)) if weighted else None
+    before = bags_before(monkeypatch)
+    model = quick(cls, n_bags=3).fit(X, y, weight)
+    data = training_rows(model, X, y, weight)
+    fold = balanced_folds(data.y[:, 0], 3, model._seed)
+    expected = np.empty((len(data), model.forest_.n_outputs))
+    for bag in range(3):
+        expected[fold == bag] = before[bag].response_mapped(data.X[fold == bag])
+    expected = data.of_samples(expected)
+    is_class = cls is ObliqueBoostingClassifier
+    found = model.oob_decision_function_ if is_class else model.oob_prediction_[:, None]
+    np.testing.assert_array_equal(found, expected)
+    known = ~np.isnan(expected[:, 0])
+    assert (~known).sum() == (0 if weight is None else (weight == 0).sum())
+    own = {} if weight is None else {"sample_weight": weight[known]}
+    if is_class:
+        score = accuracy_score(y[known], model.classes_[expected[known].argmax(axis=1)], **own)
+    else:
+        score = r2_score(y[known], expected[known, 0], **own)
+    assert model.oob_score_ == pytest.approx(score)
+    assert model.oob_score_ < model.score(X[known], y[known], **own)
+
+
+def test_copies_of_a_row_that_several_bags_held_out_have_their_mean(monkeypatch):
+    """Five rows, 40 times each, with labels that differ: each bag holds out copies of each."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.arange(5.0), 40)[:, None]
+    y = rng.uniform(size=200) < X[:, 0] / 5 + 0.1
+    before = bags_before(monkeypatch)
+    model = quick(ObliqueBoostingClassifier, n_bags=4, early_stopping=True).fit(X, y)
+    bags = [before.get(bag, bag_of(model.forest_, bag)) for bag in range(4)]
+    of_bags = np.stack([bag.response(X[::40]) for bag in bags])
+    found = model.oob_decision_function_
+    for own in ((X[:, 0] == k) & (y == label) for k in range(5) for label in (False, True)):
+        np.testing.assert_allclose(np.ptp(found[own], axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(found[::40], of_bags.mean(axis=0), atol=0.02)
+    assert np.ptp(of_bags, axis=0).max() > 0.02
+    assert model.oob_score_ == pytest.approx(np.mean(y == (found[:, 1] > 0.5)))
+
+
+def test_predictions_of_held_out_rows_are_those_of_the_last_fit():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    model = quick(ObliqueBoostingRegressor, n_bags=3).fit(X, y)
+    first = model.oob_prediction_
+    assert len(model.fit(X[:100], y[:100]).oob_prediction_) == 100
+    assert np.abs(model.oob_prediction_ - first[:100]).max() > 0
+    for changed in ({"n_bags": 1}, {"early_stopping": False}):
+        other = model.fit(X, y).set_params(**changed).fit(X, y)
+        assert not hasattr(other, "oob_prediction_") and not hasattr(other, "oob_score_")
+        model.set_params(n_bags=3, early_stopping=True)
+    model.fit(X, y, X_val=X[:50], y_val=y[:50])
+    assert not hasattr(model, "oob_prediction_")
+
+
+def test_held_out_score_of_several_quantiles_is_that_of_score():
+    X, y = rows_of(ObliqueBoostingRegressor)
+    levels = [0.9, 0.2]
+    model = quick(ObliqueBoostingRegressor, n_bags=3, loss="quantile", quantile=levels).fit(X, y)
+    found = model.oob_prediction_
+    assert found.shape == (len(y), 2) and (found[:, 0] >= found[:, 1]).all()
+    scores = [d2_pinball_score(y, found[:, k], alpha=levels[k]) for k in range(2)]
+    assert model.oob_score_ == pytest.approx(np.mean(scores))

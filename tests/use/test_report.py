@@ -22,6 +22,7 @@ from skforest import (
     DateFeatures,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
+    ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     describe,
     leaderboard,
@@ -355,6 +356,19 @@ def test_report_measures_importances_by_permutation(boosting, diabetes, report):
         changed["s5"] = rng.permutation(changed["s5"].to_numpy())
         losses.append(boosting.score(X_test, y_test) - boosting.score(changed, y_test))
     assert found["s5"] == pytest.approx(np.mean(losses), abs=0.1) and found["s5"] > 0.05
+
+
+def test_importances_of_rare_classes_are_not_all_zero(small):
+    """No row is predicted as the rare class, so accuracy would not change."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = rng.uniform(size=600) < 0.1 * (X[:, 0] > 0)
+    model = ObliqueBoostingClassifier(30, n_bags=1, random_state=0).fit(X[:400], y[:400])
+    assert not model.predict(X[400:]).any()
+    table = str(describe(model, X[400:], y[400:])).split("== Importances ==")[1].split("==")[0]
+    assert "Decrease of neg_log_loss" in table
+    found = {m[1]: float(m[2]) for m in re.finditer(r"^(\S+) +(-?[\d.e-]+) ", table, re.M)}
+    assert found["x0"] > max(0.005, found["x1"], found["x2"])
 
 
 @pytest.fixture
