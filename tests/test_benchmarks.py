@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +16,7 @@ if not (ROOT / "benchmarks").exists():
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import report  # noqa: E402
-from benchmarks.lib import comparison, groups, models, results  # noqa: E402
+from benchmarks.lib import comparison, groups, models, results, scores  # noqa: E402
 from skforest import CO2ForestClassifier, CO2Procedure  # noqa: E402
 
 PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md"]
@@ -105,6 +106,25 @@ def test_changes_of_a_procedure_leave_the_parameters_of_others_as_they_are():
     own = CO2Procedure.as_printed(scaling="standard", n_epochs=5)
     assert changed == {"nu": 1.0, "bootstrap": True, "procedure": own}
     assert CO2ForestClassifier(**changed).procedure.n_epochs == 5
+
+
+def test_losses_are_compared_by_table_whatever_their_kind():
+    """1 - AUC of two classes, the log loss of more, errors of regression."""
+    y = np.array([0, 0, 1, 1])
+    proba = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [0.2, 0.8]])
+    assert scores.loss(y, proba) == pytest.approx(25)
+    assert np.isnan(scores.loss(y[:2], proba[:2]))
+    three = np.column_stack([proba, np.zeros(4)])
+    assert scores.loss(y, three) == scores.log_loss(y, three) == scores.log_loss(y, proba)
+    tasks = {"classification": ["a", "b"], "regression": ["c"]}
+    losses = {"a": [25.0, 5.0], "b": [0.3, 0.3], "c": [50.0, 50.0]}
+    own = {name: [value / 2 for value in values] for name, values in losses.items()}
+    runs = {name: {"errors": found, "seconds": found, "losses": found} for name, found in
+            (("RandomForest", losses), ("CatBoost", own), ("LightGBM", losses))}  # fmt: skip
+    runs["LightGBM"] = runs["LightGBM"] | {"losses": {"a": [1.0, 1.0]}}
+    found = comparison.summary(runs, tasks)
+    assert found["CatBoost"]["losses"] == pytest.approx(0.5, abs=0.01)
+    assert found["LightGBM"]["losses"] is None
 
 
 def test_commands_in_texts_exist(scripts):

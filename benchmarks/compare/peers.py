@@ -201,12 +201,13 @@ def _evaluate(estimator, model, task, X, y):
     error, noise = scores.error(task, y, np.ravel(predicted))
     measured = {"errors": error, "noise": noise, "predict_us": 1e6 * seconds / len(y)}
     if task == "regression":
-        return measured
+        return measured | {"losses": error}
     probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)
     # A model may leave out rare classes; their probability is 0.
     full = np.zeros((len(y), 1 + max(y.max(), *estimator.classes_.astype(int))))
     full[:, estimator.classes_.astype(int)] = probabilities / probabilities.sum(1, keepdims=True)
     return measured | {
+        "losses": scores.loss(y, full),
         "log_loss": scores.log_loss(y, full),
         "calibration": scores.calibration_error(y, full),
     }
@@ -259,13 +260,23 @@ def probabilities_table(stored, group):
     runs, sets = _compared(stored, group)
     rows = []
     for name, row in comparison.summary(runs, sets).items():
-        means = cells.known(row["log_loss"], "{:.3f}"), cells.known(row["calibration"], "{:.2f} %")
+        means = (
+            cells.known(row["log_loss"], "{:.3f}"),
+            cells.known(row["losses"], "{:.3f}"),
+            cells.known(row["calibration"], "{:.2f} %"),
+        )
         counts = ["", ""]
         if BLEND in runs and name != BLEND:
             pairs = (comparison.better(runs, name, what) for what in ("log_loss", "calibration"))
             counts = [f"{n} of {n_tables}" if n_tables else "" for n, n_tables in pairs]
         rows.append((name, *means, *counts))
-    head = ("Model", "Log loss", "Calibration error", "Blend's log loss is smaller")
+    head = (
+        "Model",
+        "Log loss",
+        "Loss, relative",
+        "Calibration error",
+        "Blend's log loss is smaller",
+    )
     return (*head, "Blend's calibration error is smaller"), cells.filled(rows)
 
 

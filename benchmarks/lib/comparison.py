@@ -24,9 +24,10 @@ UNSEEN = {
     "classification": list(data.UNSEEN_CLASSIFICATION),
     "regression": list(data.UNSEEN_REGRESSION),
 }
-MEASURES = ("errors", "noise", "seconds", "predict_us", "log_loss", "calibration")
+MEASURES = ("errors", "noise", "seconds", "predict_us", "losses", "log_loss", "calibration")
 # Added to errors in percent, because an error may be 0.
 OFFSET = 0.05
+LOSS_OFFSET = 0.01  # added to losses: 1 - AUC and errors in percent, and log losses
 # An error this much larger than that of the best member counts as worse.
 TOLERANCE = 1.15
 
@@ -112,9 +113,9 @@ def summary(stored, tasks=TASKS):
     dict of str to dict
         By model: geometric means and medians of the relative errors, number of tables on which
         the error is smaller than that of RandomForest, median fit time, geometric mean of the
-        relative fit times, numbers of seeds; means of log loss and calibration error, and the
-        geometric mean of microseconds to predict a row, or None where they are not stored for all
-        tables.
+        relative fit times, numbers of seeds; geometric means of relative losses and of
+        microseconds to predict a row, and means of log loss and calibration error, or None where
+        they are not stored for all tables.
     """
     found = {}
     every = [name for names in tasks.values() for name in names]
@@ -131,6 +132,7 @@ def summary(stored, tasks=TASKS):
             "seconds": float(np.median([mean(stored, model, name, "seconds") for name in every])),
             "time": _geometric(relative(stored, model, every, "seconds")),
             "predict_us": _over(stored, model, every, "predict_us", _geometric),
+            "losses": _relative_losses(stored, model, every),
             "log_loss": _over(stored, model, classification, "log_loss", np.mean),
             "calibration": _over(stored, model, classification, "calibration", np.mean),
             "seeds": sorted({len(runs) for runs in stored[model]["errors"].values()}),
@@ -227,6 +229,13 @@ def ranks(stored, tasks=TASKS):
 def _over(stored, model, names, what, average):
     values = [mean(stored, model, name, what) for name in names]
     return None if None in values else float(average(values))
+
+
+def _relative_losses(stored, model, names):
+    runs = (stored[name].get("losses", {}).keys() for name in (model, REFERENCE))
+    if any(not known >= set(names) for known in runs):
+        return None
+    return _geometric(relative(stored, model, names, "losses", offset=LOSS_OFFSET))
 
 
 def _geometric(values):

@@ -1,6 +1,7 @@
 """Errors and probabilities of a model on test rows."""
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 N_BINS = 15
 
@@ -47,6 +48,26 @@ def log_loss(y, probabilities):
     """
     right = np.where(y < 0, 0.0, probabilities[np.arange(len(y)), y])
     return float(-np.mean(np.log(np.clip(right, np.finfo(np.float64).eps, 1))))
+
+
+def loss(y, probabilities):
+    """Return 1 - AUC in percent for two classes, the log loss for more.
+
+    Parameters
+    ----------
+    y, probabilities : ndarray
+        As in `log_loss`.
+
+    Returns
+    -------
+    float
+        NaN if the rows of two classes lack one of them.
+    """
+    if probabilities.shape[1] > 2:
+        return log_loss(y, probabilities)
+    if len(np.unique(y)) < 2:
+        return float("nan")
+    return 100 * float(1 - roc_auc_score(y, probabilities[:, 1]))
 
 
 def calibration_error(y, probabilities):
