@@ -32,7 +32,7 @@ from .parameters import is_estimator
 COMPARED = 5000
 ROW_FOLDS = 5  # parts of the compared rows if they are in one fold
 PREDICTED = 1000  # rows of the batch whose prediction is timed
-REFIT = 1.5  # ratio of the time to train on all rows to the time for the trees of the folds
+FINAL = 1.5  # ratio of the time to train on all rows to the time for the trees of the folds
 TRIAL_ROWS = 500  # rows of the trial that estimates the training time of other estimators
 
 
@@ -252,7 +252,7 @@ class OwnMember(Member):
     def train(self, samples, limit, is_wanted):
         """Train on all rows, or keep the trees of the folds if not wanted or if time is short."""
         model = self.estimator
-        has_time = limit is None or limit.left() > REFIT * self.final_seconds
+        has_time = limit is None or limit.left() > FINAL * self.final_seconds
         is_wanted = (is_wanted or self.n_wanted < samples.n_folds) and has_time
         if is_wanted and not self.keeps_folds:
             limit = earlier(limit, TimeLimit.of(model.time_limit, time.perf_counter()))

@@ -27,7 +27,7 @@ HELD_OUT, HELD_OUT_ROWS, SMALL_SHARE = 0.2, 10_000, 0.1
 KEPT = 1.5
 # Share of the time of a training that is enough to fit its leaves again. Chosen without a stored
 # measurement.
-REFIT = 0.3
+LEAF_REFIT = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +255,7 @@ class BoostingMethod(Method):
             return forest, record
         seconds, first = time.perf_counter() - start, training.trained_rounds(forest)
         if sample.fold is not None:
-            needed = REFIT * seconds
+            needed = LEAF_REFIT * seconds
         else:
             # Trees learn more slowly on more rows, so the number of rounds grows with the rows.
             growth = len(sample) / np.count_nonzero(weight)

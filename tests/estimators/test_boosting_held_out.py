@@ -109,7 +109,7 @@ def test_bags_keep_their_leaves_if_there_is_no_time(monkeypatch):
     X, y = rows_of(ObliqueBoostingRegressor)
     before = bags_before(monkeypatch)
     model = quick(ObliqueBoostingRegressor, n_bags=3, time_limit=1e4)
-    monkeypatch.setattr(boosting_module, "REFIT", 1e12)
+    monkeypatch.setattr(boosting_module, "LEAF_REFIT", 1e12)
     kept = clone(model).fit(X, y)
     assert not before
     model.set_params(time_limit=None).fit(X, y)
