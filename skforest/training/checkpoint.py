@@ -22,14 +22,14 @@ class Checkpoint:
     Raises
     ------
     ValueError
-        If the folder belongs to a fit with another key.
+        If the folder belongs to a fit with another key, or a file in it is damaged.
     """
 
     def __init__(self, folder, key):
         self.folder, self.saved = Path(folder), {}
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "fit.json"
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else key
+        known = _read(path, json.loads) if path.exists() else key
         if changed := [name for name in key if key[name] != known.get(name)]:
             raise ValueError(
                 f"checkpoint={str(folder)!r} belongs to a fit with other {', '.join(changed)}: "
@@ -40,7 +40,7 @@ class Checkpoint:
     def load(self, name):
         """Return a result that was saved; None if there is none."""
         path = self.folder / f"{name}.pickle"
-        return pickle.loads(path.read_bytes()) if path.exists() else None
+        return _read(path, pickle.loads) if path.exists() else None
 
     def save(self, name, result):
         """Save a result; if that is interrupted, an earlier one stays."""
@@ -55,3 +55,14 @@ class Checkpoint:
     def _write(self, path, write):
         with replacements() as write_file:
             write_file(path, write)
+
+
+def _read(path, loads):
+    """Return the content of a file; ValueError with its name if it is damaged."""
+    content = path.read_bytes()
+    try:
+        return loads(content)
+    except Exception as error:
+        raise ValueError(
+            f"{path} of the checkpoint is damaged ({error}); delete it to train this part again"
+        ) from error

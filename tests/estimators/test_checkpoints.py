@@ -145,3 +145,18 @@ def test_a_folder_of_another_fit_is_refused(tmp_path):
     boosting.fit(X, y, np.ones(90), np.arange(90) // 2, checkpoint=tmp_path / "groups")
     with pytest.raises(ValueError, match="other groups or folds:"):
         boosting.fit(X, y, groups=np.arange(90) // 3, checkpoint=tmp_path / "groups")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", None], ids=["empty", "one byte", "half"])
+def test_damaged_files_are_named(content, tmp_path):
+    model = clone(MEMBERS["trees"])
+    X, y = rows_of(model)
+    at_once = clone(model).fit(X, y, checkpoint=tmp_path)
+    for path in sorted(tmp_path.iterdir()):
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+        with pytest.raises(ValueError, match=rf"{path.name} of the checkpoint is damaged.*delete"):
+            model.fit(X, y, checkpoint=tmp_path)
+        assert not hasattr(model, "forest_")
+        path.unlink()
+    assert_same_fit(model.fit(X, y, checkpoint=tmp_path), at_once)
