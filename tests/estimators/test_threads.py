@@ -3,6 +3,7 @@
 On free-threaded builds of Python, nothing but the package itself keeps these threads apart.
 """
 
+import os
 import pickle
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -85,3 +86,31 @@ def test_no_kernel_switches_the_interpreter_lock_on():
     code = "import sys, skforest, skforest.export; print(sys._is_gil_enabled())"
     output, errors = start_python(code, PYTHON_GIL="").communicate()
     assert output.strip() == "False", errors
+
+
+FORKED = """
+import os, signal, warnings
+import numpy as np
+import skforest
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork after threads: what is tested
+rng = np.random.default_rng(0)
+X = rng.normal(size=(3000, 4))
+y = X[:, 0] * X[:, 1]
+models = [skforest.ManifoldForestRegressor(4), skforest.ObliqueBoostingRegressor(3, n_bags=2)]
+models = [model.set_params(n_jobs=2, random_state=0).fit(X, y) for model in models]
+expected = [model.predict(X) for model in models]
+child = os.fork()
+if child == 0:
+    signal.alarm(30)  # a hang ends the child
+    for model, values in zip(models, expected):
+        assert (model.predict(X) == values).all()
+        assert (model.fit(X, y).predict(X) == values).all()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_is_forked_after_training_in_threads():
+    out, errors = start_python(FORKED).communicate()
+    assert out.split() == ["0"], errors
