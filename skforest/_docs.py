@@ -62,8 +62,9 @@ class_weight : dict, list of dict, {"balanced", "balanced_subsample"} or None
 prior : array-like of shape (n_classes,), dict, list of these, or None
     Frequencies of the classes where the model is used, in the order of `classes_` or by label.
     Training does not see them. Predicted probabilities are multiplied by their ratio to the
-    frequencies in training, after class weights, and divided by their sum. You can thus train on
-    equally many rows of each class. Only their proportions matter, and all must be greater than 0.
+    frequencies in training, and divided by their sum. You can thus train on equally many rows of
+    each class; `class_weight` must be None. Only their proportions matter, and all must be greater
+    than 0.
     With several outputs, pass a list with one entry per output, which may be None. None: no
     correction. See :ref:`prior`.
 categorical_features : "from_dtype", array-like of bool, int or str, or None

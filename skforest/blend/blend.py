@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import described, with_texts
 from .._warnings import each_warning_once, warn_caller
-from ..estimators.base import Integral, Interval, Real, StrOptions, check_continues
+from ..estimators.base import Integral, Interval, Real, StrOptions
 from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from ..estimators.co2 import CO2ForestClassifier, CO2ForestRegressor
 from ..estimators.given_rows import given_rows, names_class
@@ -24,7 +24,7 @@ from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegres
 from ..estimators.prediction import Part, Prediction, finished, response_of
 from ..estimators.targets import ForestClassifierMixin, ForestRegressorMixin
 from ..estimators.unwrap import members_of
-from ..estimators.validation import TableEstimator, store_parameters
+from ..estimators.validation import TableEstimator, check_continues, store_parameters
 from ..table.feature_map import FeatureMap
 from ..table.frames import as_frame
 from ..table.records import is_records

@@ -20,6 +20,7 @@ from sklearn.utils.validation import has_fit_parameter
 from ..estimators.base import take_rows
 from ..estimators.prediction import has_classes, has_response, is_forest, predicting, response_of
 from ..estimators.targets import ForestClassifierMixin
+from ..table.frames import as_frame
 from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
 from ..training.method import Trained, mean_by_row, mean_response, train_members
@@ -470,8 +471,11 @@ def responder_of(blend, classes):
     if blend.is_categorical_ is not None:
         _check_equal_codes(blend.members_)
     functions, columns, is_scaling = [], set(), False
-    # Members may take missing values.
-    encode = partial(check_array, dtype=np.float32, ensure_all_finite="allow-nan")
+    names = getattr(blend, "feature_names_in_", None)
+
+    def encode(X):  # members may take missing values
+        return check_array(as_frame(X, names), dtype=np.float32, ensure_all_finite="allow-nan")
+
     weights, finish = blend.weights_, blend._prediction().finish
     for name, model in blend.members_.items():
         function = partial(response_of, model, classes=classes)

@@ -37,6 +37,7 @@ from ..forest.statistics import decision_path, with_prior
 from ..table.feature_map import FeatureMap
 from ..table.frames import FEW_ROWS, FrameReader, as_frame
 from ..table.matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
+from ..table.records import is_records
 from ..table.target_statistics import TargetStatistics
 from ..table.training_set import TrainingSet, check_groups, rescale_weights
 from ..training.checkpoint import Checkpoint
@@ -59,7 +60,7 @@ from ..training.threads import (
 )
 from ..training.trials import useful_features
 from .prediction import Part, Prediction
-from .validation import MAX_COUNT, TableEstimator, draw_seed, summary_html
+from .validation import MAX_COUNT, TableEstimator, check_continues, draw_seed, summary_html
 
 MANY_TERMS = 16  # from this many weights of a direction on, entries of a sparse row are looked up
 
@@ -353,36 +354,44 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         check_is_fitted(self, "forest_")
         levels = self.forest_.levels
         names = getattr(self, "feature_names_in_", None)
-        given = X = as_frame(self._unfolded(X), names)
-        table, _ = self._read(X, list(levels), reset=False)
-        if table is None:
-            X = self._validated(X, reset=False)
+        given = self._unfolded(X)
+        matrix = self._read_again(given)
+        if matrix is not None:
+            X = self._validated(matrix, reset=None)
         else:
-            X = self._validated(table.matrix(levels), reset=None)
-        if hasattr(self, "feature_names_in_") and X.shape[0] <= FEW_ROWS:
-            # The next frames with such columns are read without validation. `Forest.__getstate__`
-            # leaves the reader out.
-            reader = FrameReader(given, self.feature_names_in_, levels)
-            self.forest_._cached_reader = reader
+            given = as_frame(given, names)
+            table, _ = self._read(given, list(levels), reset=False)
+            X = given if table is None else table.matrix(levels)
+            X = self._validated(X, reset=False if table is None else None)
+            if names is not None and X.shape[0] <= FEW_ROWS:
+                # The next ones are read faster. `Forest.__getstate__` leaves the reader out.
+                self.forest_._cached_reader = FrameReader(given, names, levels)
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)
 
     def _few_features(self, X):
         """Features of a few rows, arrays or frames as in `fit`, if plainly valid; or None.
 
-        For a single row, full validation takes many times as long as the prediction. Everything
-        that is not a sound matrix of numbers is left to full validation.
+        For a single row, full validation takes many times as long as the prediction. It is left to
+        all that is not a sound matrix of numbers.
         """
         forest = getattr(self, "forest_", None)
         if forest is None:
             return None
         if hasattr(self, "feature_names_in_"):
-            reader = getattr(forest, "_cached_reader", None)
-            X = None if reader is None else reader.matrix(X)
+            X = self._read_again(X)
         elif not self._is_plain(X) or len(X) > FEW_ROWS:
             return None
         elif not X.flags.c_contiguous:
             X = np.ascontiguousarray(X)
         return forest.row_map.features(X, True, self._takes_missing)
+
+    def _read_again(self, X):
+        """Dicts, or a frame with the columns of the last one, as a matrix; otherwise None."""
+        reader = getattr(self.forest_, "_cached_reader", None)
+        if reader is None and hasattr(self, "feature_names_in_") and is_records(X):
+            reader = FrameReader(None, self.feature_names_in_, self.forest_.levels)
+            self.forest_._cached_reader = reader
+        return None if reader is None else reader.matrix(X)
 
     def _is_plain(self, X):
         """Whether X may be a matrix of numbers that needs no full validation, and is no table."""
@@ -508,20 +517,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             return ""
         seconds = getattr(self, "_training_seconds", None)  # of this process
         return summary_html(self.forest_, seconds)
-
-
-def check_continues(estimator):
-    """Raise ValueError if a fit with a `checkpoint` could not continue."""
-    if estimator.random_state is None:
-        raise ValueError(
-            "checkpoint cannot be used with random_state=None: a second call would train other "
-            "trees; set a number, such as 0"
-        )
-    if estimator.time_limit is not None:
-        raise ValueError(
-            f"checkpoint cannot be used with time_limit={estimator.time_limit}: the model would "
-            "depend on the time of the interruption"
-        )
 
 
 class BootstrapMixin:

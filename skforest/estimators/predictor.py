@@ -10,7 +10,6 @@ from operator import methodcaller
 
 import numpy as np
 
-from ..table.frames import as_frame
 from ..table.matrix import dense
 from ..table.records import is_records, refuse_records
 
@@ -116,7 +115,7 @@ class Predictor:
             names = getattr(self._estimator, "feature_names_in_", None)
             is_row = isinstance(X, Mapping) and not any(map(np.ndim, X.values()))
             if names is not None and (is_row or is_records(X)):
-                return self.encode(as_frame([X] if is_row else X, names)), is_row
+                return self.encode([X] if is_row else X), is_row
             refuse_records(X)
             what = f"ndarray of {X.dtype}" if type(X) is np.ndarray else type(X).__name__
             raise TypeError(

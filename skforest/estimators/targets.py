@@ -227,12 +227,16 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
     def _ratio_to_prior(self, data):
         """Frequency of each class by `prior`, divided by its frequency in a TrainingSet; a list.
 
-        None if there is no prior, or if it equals the frequencies. Class weights are part of the
-        weights of the data.
+        None if there is no prior, or if it equals the frequencies.
         """
         given, several = self.prior, self._has_several_outputs
         if given is None:
             return None
+        if self.class_weight is not None:
+            raise ValueError(
+                f"prior={given!r} needs class_weight=None, got {self.class_weight!r}: leaves of "
+                "few rows hardly react to weights, so probabilities would be corrected twice"
+            )
         if several and not (isinstance(given, list) and len(given) == len(self.classes_)):
             raise ValueError(
                 f"prior={given!r} must be a list with an entry for each of the "

@@ -471,3 +471,17 @@ def draw_seed(random_state):
     """62 random bits as an int; `random_state` is an int, a RandomState or None."""
     high, low = check_random_state(random_state).randint(2**31 - 1, size=2, dtype=np.int64)
     return (int(high) << 31) + int(low)
+
+
+def check_continues(estimator):
+    """Raise ValueError if a fit with a `checkpoint` could not continue."""
+    if estimator.random_state is None:
+        raise ValueError(
+            "checkpoint cannot be used with random_state=None: a second call would train other "
+            "trees; set a number, such as 0"
+        )
+    if estimator.time_limit is not None:
+        raise ValueError(
+            f"checkpoint cannot be used with time_limit={estimator.time_limit}: the model would "
+            "depend on the time of the interruption"
+        )

@@ -461,14 +461,14 @@ def input_dtype(X, is_scaling):
 
 
 class FrameReader:
-    """Reads a few rows of data frames with the same columns as a validated frame.
+    """Reads a few rows of data frames with the same columns as a validated frame, or of dicts.
 
     Frames with equal names and dtypes are not validated again, which would take much longer than
     predicting.
 
     Parameters
     ----------
-    X : data frame
+    X : data frame, or None for dicts only
     names : ndarray of shape (n_columns,), object
         Names of the features in fit. Frames with other names need validation.
     levels : dict of int to list
@@ -476,12 +476,13 @@ class FrameReader:
     """
 
     def __init__(self, X, names, levels):
+        self.names, self.keys = names.tolist(), set(names)
         self.columns, self.dtypes = _layout(X)
         if self.dtypes is not None:
             of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
             objects = {j for j, dtype in of_numpy.items() if dtype.kind == "O"}
             # Objects may be numbers or not; their dtype does not say it.
-            if list(self.columns) != names.tolist() or not objects <= set(levels):
+            if list(self.columns) != self.names or not objects <= set(levels):
                 self.dtypes = None
         self.levels = {
             j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})
@@ -490,6 +491,8 @@ class FrameReader:
 
     def matrix(self, X):
         """Return the rows as `Table.matrix` does; None if X needs validation."""
+        if is_records(X):
+            return self._matrix_of_records(X)
         columns, dtypes = _layout(X)
         if self.dtypes is None or dtypes != self.dtypes or len(X) > FEW_ROWS:
             return None
@@ -505,6 +508,16 @@ class FrameReader:
             if rows.dtype in (np.uint8, np.float32, np.float64):
                 return np.ascontiguousarray(rows)
             rows = rows.tolist()
+        return self._matrix_of(rows)
+
+    def _matrix_of_records(self, X):
+        if len(X) > FEW_ROWS or any(row.keys() != self.keys for row in X):
+            return None
+        return self._matrix_of([[row[name] for name in self.names] for row in X])
+
+    def _matrix_of(self, rows):
+        if not rows:
+            return None
         try:
             return np.array([[self._entry(j, x) for j, x in enumerate(row)] for row in rows])
         except (TypeError, ValueError, ArithmeticError):

@@ -364,10 +364,12 @@ def test_rows_as_dicts_without_pandas(models_of_records, monkeypatch, library):
     rows[0]["age"], rows[1]["age"] = 3, 3.5
     expected = model.predict_proba(frame.assign(age=[3, 3.5, *frame["age"][2:]]))
     monkeypatch.setattr("skforest.table.records.find_spec", lambda name: name == library)
-    np.testing.assert_array_equal(model.predict_proba(rows), expected)
+    np.testing.assert_array_equal(model.predict_proba(10 * rows), np.tile(expected, (10, 1)))
     monkeypatch.setattr("skforest.table.records.find_spec", lambda name: None)
     with pytest.raises(TypeError, match=r"list of dicts.*DataFrame\(X\)"):
-        model.predict(rows)
+        model.predict(10 * rows)
+    for one in (model, pickle.loads(pickle.dumps(model))):  # few rows need no frame
+        np.testing.assert_array_equal(one.predict_proba(rows), expected)
 
 
 def test_dicts_with_other_keys(models_of_records):
