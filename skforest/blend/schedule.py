@@ -43,7 +43,12 @@ def train_in_time(members, samples, limit, criterion_of):
     """
     first, *others = sorted(members, key=_rank)
     limit = TimeLimit(limit.deadline - RESERVE * limit.seconds)
-    _begin(first, samples, limit.part(FIRST_SHARE, at_least=1))
+    left, own = limit.left(), limit.part(FIRST_SHARE, at_least=1)
+    with named(first):
+        first.begin(samples, own)
+    if limit.left() < (1 - SHARE) * left:  # reading took so long that others would not begin
+        own = limit.part(1.0, at_least=1)
+    _extend(first, samples, own)
     begun = [first]
     for share, least in ((SHARE, 1.0), (LARGE_SHARE, LEAST)):
         for member in others:
@@ -73,16 +78,17 @@ def _begins(member, samples, limit, begun, share, least):
     try:
         if not own.left():
             raise NotInTime(member.name)
-        _begin(member, samples, own)
+        with named(member):
+            member.begin(samples, own)
+        _extend(member, samples, own)
     except NotInTime:
         return False
     return True
 
 
-def _begin(member, samples, limit):
+def _extend(member, samples, limit):
     """Train the first bags or folds of a member; or trees, as many as there is time for."""
     with named(member):
-        member.begin(samples, limit)
         if member.unit != "tree":
             member.extend(min(_at_once(member), member.n_folds), samples, limit)
             return
@@ -147,7 +153,8 @@ def shortened(members, trained):
     done = [f"{', '.join(left_out)} left out of the blend"] if left_out else []
     for member in trained:
         if member.n_done < member.n_folds:
-            done.append(f"{member.name} {member.n_done} of {member.n_folds} {member.unit}s")
+            cut = ", one of them cut short" * member.is_cut
+            done.append(f"{member.name} {member.n_done} of {member.n_folds} {member.unit}s{cut}")
         elif member.is_cut:
             done.append(f"the training of {member.name} was cut short")
     return "; ".join(done)

@@ -35,7 +35,8 @@ from ..forest import Forest
 from ..forest.edit import with_prior_ratio
 from ..forest.statistics import decision_path, with_prior
 from ..table.feature_map import FeatureMap
-from ..table.frames import FEW_ROWS, FrameReader, as_frame
+from ..table.few_rows import FrameReader
+from ..table.frames import FEW_ROWS, as_frame
 from ..table.matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ..table.records import is_records
 from ..table.target_statistics import TargetStatistics
@@ -312,6 +313,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         self._find_float64_columns(X, weight, feature_map.scale, is_known)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
+        if not is_known and not is_stream:
+            self._warn_of_numbered_rows(X, levels)
         del X
         data = TrainingSet(Z, y, weight, feature_map)
         if not is_known and self._leaves_out_text(data, Z):
@@ -563,16 +566,17 @@ class BootstrapMixin:
             return sampling.drawn(data, tree_seed(self._seed, number)) == 0
 
         response, known = self._mean_response(data, did_not_draw)
+        unit = "bags" if hasattr(self, "n_bags") else "trees"
         if not known.any():
             raise ValueError(
-                f"oob_score=True: each of the {n_members(self.forest_)} trees drew all "
-                f"{len(data)} distinct rows, so none is left to score; train more trees or lower "
+                f"oob_score=True: each of the {n_members(self.forest_)} {unit} drew all "
+                f"{len(data)} distinct rows, so none is left to score; train more {unit} or lower "
                 "max_samples"
             )
         if not known.all():
             warn_caller(
-                "Some inputs do not have OOB scores. This probably means too few trees were used "
-                "to compute any reliable OOB estimates."
+                f"Some inputs do not have OOB scores. This probably means too few {unit} were "
+                "used to compute any reliable OOB estimates."
             )
         of_samples = data.of_samples(response)
         y, response = data.y[known], response[known]

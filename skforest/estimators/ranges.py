@@ -49,9 +49,10 @@ def param_distributions(estimator, prefix=""):
     Parameters
     ----------
     estimator : estimator of skforest
-        A forest, a tree or boosting, fitted or not. Blends have no parameters of this kind.
+        A forest, a tree or boosting, fitted or not, or a pipeline that ends with one. Blends have
+        no parameters of this kind.
     prefix : str, default=""
-        Beginning of all names, such as ``"model__"`` for the step "model" of a pipeline.
+        Beginning of all names. The names for a pipeline begin with that of its last step anyway.
 
     Returns
     -------
@@ -93,6 +94,9 @@ def param_distributions(estimator, prefix=""):
     n_directions 64
     subsample 0.71
     """
+    if getattr(estimator, "steps", None):
+        step, last = estimator.steps[-1]
+        return param_distributions(last, f"{prefix}{step}__")
     name = type(estimator).__name__.removesuffix("Classifier").removesuffix("Regressor")
     if name not in RANGES:
         raise refusal(estimator, needed="a forest, a tree or boosting of skforest")

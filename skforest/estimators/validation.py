@@ -53,10 +53,11 @@ DATE_TEXT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 NO_CATEGORIES = {  # the reasons, and what to do
-    "numbers as text": "Convert numbers with pandas.to_numeric",
+    "numbers as text": "Convert numbers with pandas.to_numeric, without signs and commas",
     "dates or times as text": "Derive numbers from dates with skforest.DateFeatures",
     "as many levels as rows, or nearly": "Drop identifiers, and derive numbers from free text",
 }
+MIN_NUMBERED = 100  # rows in which whole numbers that are all different tell something
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
 
@@ -262,6 +263,19 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         return bool(found)
 
+    def _warn_of_numbered_rows(self, X, levels):
+        """Warn of columns that probably number the rows, or count time."""
+        if sparse.issparse(X):
+            return
+        columns = [j for j in range(X.shape[1]) if j not in levels and numbers_rows(X[:, j])]
+        if columns:
+            names = getattr(self, "feature_names_in_", range(X.shape[1]))
+            warn_caller(
+                "Columns of X with a different whole number in every row, without large gaps: "
+                f"{', '.join(repr(names[j]) for j in columns)}. Leave them out if they number the "
+                "rows. If they count time, later rows are outside the range of training."
+            )
+
     def _validated(self, X, *y, reset, **options):
         """`validate_data`, with errors that name the column; None: names have been checked."""
         dtype = input_dtype(X, self._scales_features)
@@ -408,6 +422,15 @@ def why_no_category(levels, n_rows):
         if sum(DATE_TEXT.fullmatch(level) is not None for level in text) >= PARSED * len(levels):
             return "dates or times as text"
     return "as many levels as rows, or nearly" if is_distinct else None
+
+
+def numbers_rows(column):
+    """Does a column have a different whole number in every row, without large gaps?"""
+    n, first = len(column), column[:MIN_NUMBERED]
+    if n < MIN_NUMBERED or (first != np.rint(first)).any():
+        return False
+    is_dense = np.ptp(column) < 2 * n  # False with missing values
+    return bool(is_dense and (column == np.rint(column)).all() and len(np.unique(column)) == n)
 
 
 def _is_number(text):

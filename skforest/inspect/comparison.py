@@ -36,7 +36,7 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     ----------
     models : estimator, list of estimator or dict of str to estimator
         Fitted classifiers or regressors, of this package or any other that predicts `X`. A single
-        blend, also at the end of a pipeline, is compared with each of its members.
+        blend, also at the end of a pipeline, is compared with its members of a positive weight.
     X : {array-like, dataframe} of shape (n_samples, n_features)
         Rows that the models were not trained on.
     y : array-like of shape (n_samples,)

@@ -149,7 +149,11 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     while True:
         growth = min(SHARE * (end - rest - perf_counter()) / seconds[size], GROWTH, n / size)
         least = min(LEAST_GROWTH, n / size)
-        if size == n or seconds[size] > 0.9 * limit or (growth < least and len(seconds) > 1):
+        # The growth from 100 to 200 rows says little: a third sample may take all that is left.
+        has_time = least * seconds[size] < end - perf_counter()
+        goes_on = growth >= least or len(seconds) == 1
+        goes_on |= has_time and len(seconds) == 2 and size <= LEAST_GROWTH * FIRST
+        if size == n or seconds[size] > 0.9 * limit or not goes_on:
             break
         size = min(n, int(max(growth, least) * size))
         seconds[size] = _seconds(estimator, X, y, order[:size])

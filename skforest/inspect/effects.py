@@ -44,6 +44,8 @@ class Effect:
     data : ndarray of shape (n_samples,)
         The column itself: numbers, or positions in `values`; NaN if missing.
     is_date : bool
+    n_levels : int
+        Number of levels of a category, also those without a point; 0 for numbers and dates.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Effect:
     individual: np.ndarray
     data: np.ndarray
     is_date: bool = False
+    n_levels: int = 0
 
 
 class EffectDisplay:
@@ -223,8 +226,8 @@ class EffectDisplay:
                 curves = curves - curves[:, :1] if centered else curves
                 average = curves.mean(axis=0)
             values, data = _shown(codes, levels, [*points, *missing[:1]])
-            is_date = rows.table.kind(j) == DATE
-            effects.append(Effect(rows.name(j), values, average, curves, data, is_date))
+            kinds = rows.table.kind(j) == DATE, 0 if levels is None else len(levels)
+            effects.append(Effect(rows.name(j), values, average, curves, data, *kinds))
         options = {"centered": centered and kind != "ale", "response_name": response_name}
         return cls(effects, kind=kind, **options).plot(ax=ax)
 
@@ -281,7 +284,7 @@ class EffectDisplay:
                 lines = ax.plot(x[part], curves, marker="." if is_point else "", **style)
                 lines[0].set_label("_" if is_point else "single rows")
             if self.kind != "individual":
-                style = {"color": COLOURS[0], "linewidth": 1.0 if is_category else 1.8}
+                style = {"color": COLOURS[0], "linewidth": 0 if is_category else 1.8}
                 style["marker"] = "D" if is_point else "o" if is_few else ""
                 label = "_" if is_point else "mean"
                 ax.plot(x[part], effect.average[part], label=label, markersize=5, **style)
@@ -322,7 +325,10 @@ class EffectDisplay:
         name = f"mean {name}" if self.kind == "average" else name
         name = f"effect on the {name}" if self.kind == "ale" else name
         ax.set_ylabel(name, parse_math=False)
-        ax.set_xlabel(effect.name + f" (in {factor})" * bool(factor), parse_math=False)
+        note = f" (in {factor})" * bool(factor)
+        if effect.n_levels > len(known):
+            note = f" ({len(known)} of {effect.n_levels} levels)"
+        ax.set_xlabel(effect.name + note, parse_math=False)
         ax.spines[["top", "right"]].set_visible(False)
 
 

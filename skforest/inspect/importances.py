@@ -34,8 +34,8 @@ def importances_table(estimator, importance_type="impurity"):
             At least 0, with sum 1, or all 0 if there is no split.
         std : float
             Standard deviation of the importance over the trees; over bags for hinge forests and
-            oblique boosting; over the members of a blend, with their weights. This column is
-            missing if there is only one of these.
+            oblique boosting; over the members of a blend, with their weights. NaN if there is only
+            one of these.
 
     Raises
     ------
@@ -88,9 +88,7 @@ def importances_table(estimator, importance_type="impurity"):
         names = [f"x{j}" for j in range(len(importance))]
     order = np.argsort(-importance, kind="stable")
     names = [str(names[j]) for j in order]
-    columns = {"importance": importance[order]}
-    if not np.isnan(std).any():
-        columns["std"] = std[order]
+    columns = {"importance": importance[order], "std": std[order]}
     try:
         import pandas as pd
     except ImportError:

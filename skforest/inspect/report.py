@@ -12,7 +12,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from .._version import __version__
 from ..estimators.prediction import is_forest, prediction_of
 from ..estimators.unwrap import unwrapped
-from ..estimators.validation import size_text, why_no_category
+from ..estimators.validation import numbers_rows, size_text, why_no_category
 from ..table.frames import CATEGORY, DATE, as_frame
 from .comparison import (
     METRICS,
@@ -63,9 +63,9 @@ def describe(
 
     With rows that the estimator was not trained on, the report has the columns as they are read,
     scores beside those of a constant and a random forest, curves of the predictions, permutation
-    importances, effects of the most important columns, the pairs that interact most, and three
-    rows whose predictions are explained. Without rows, it has the training, the importances and
-    some trees.
+    importances, effects of the most important columns, interactions of the four most important
+    ones, and three rows whose predictions are explained. Without rows, it has the training, the
+    importances and some trees.
 
     Parameters
     ----------
@@ -249,6 +249,7 @@ def _columns(subject):
             if kind == "category":
                 note = why_no_category([str(level) for level in levels], counts.sum()) or note
         else:
+            note = "another whole number in every row" if numbers_rows(codes) else note
             ends = np.nanpercentile(codes, [0, 50, 100]) if len(values) else ()
             shown = " / ".join(
                 str(np.datetime64(int(end), "D")) if is_date else cell_text(float(end))
@@ -478,7 +479,7 @@ def _effects(subject):
 
 
 def _pairs(subject):
-    """The pairs of columns that interact most."""
+    """Interactions of the most important columns."""
     if subject.order is None or len(subject.order) < 2:
         return None
     rows = subject.sample(N_PAIR_ROWS)

@@ -9,7 +9,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .frames import CATEGORY, DATE, as_frame, is_missing, read_table, table_of_matrix
+from .frames import (
+    CATEGORY,
+    DATE,
+    NOT_DATES,
+    as_frame,
+    is_duration,
+    is_missing,
+    read_table,
+    table_of_matrix,
+)
 
 PARSED = 0.9  # share of the texts of a column that are dates; some are words for missing values
 N_TRIED = 100  # distinct texts that choose among the formats
@@ -214,8 +223,8 @@ def times_of(table, j, zone, form):
     """Dates of a column: ndarray of shape (n_samples,), datetime64[us]."""
     column, name = table.columns[j], table.names[j]
     dtype = column.dtype
-    if isinstance(dtype, nw.Duration | nw.Time) or getattr(dtype, "kind", "") == "m":
-        raise TypeError(f"column {name!r} of X holds durations or times of day; derive numbers")
+    if is_duration(column):
+        raise TypeError(f"column {name!r} of X holds {NOT_DATES}")
     if isinstance(dtype, nw.Datetime):
         if (dtype.time_zone is None) != (zone is None):
             raise ValueError(f"column {name!r} of X has times with a zone in fit or now, not both")

@@ -20,6 +20,10 @@ UNKNOWN = -1.0  # the code of a level that was not seen in training
 MAX_LEVELS = 2**24  # codes up to here are exact in float32
 MAX_EXACT = 2**53  # integers up to here are exact in float64
 NUMBER, CATEGORY, DATE = "number", "category", "date"
+NOT_DATES = (
+    "durations or times of day; derive numbers from them, such as their hours: "
+    "X[name] / pandas.Timedelta(hours=1)"
+)
 DATES_ADVICE = (
     "dates or times, numbers or categories are needed; put skforest.DateFeatures before the "
     "estimator, as in a Pipeline, which derives numbers from them, such as the day of the week"
@@ -125,7 +129,7 @@ class Table:
         else:
             array = column.to_numpy()
         if array.dtype.kind in "mM":
-            raise TypeError(f"column {self.names[j]!r} of X holds {DATES_ADVICE}")
+            raise TypeError(f"column {self.names[j]!r} of X holds {_dates_advice(column)}")
         if array.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: column {self.names[j]!r} of X")
         if array.dtype == bool:
@@ -193,6 +197,13 @@ class Table:
             warn_caller(f"{message}, so all count as unknown levels: convert it, as with {how}")
         number = {level: float(code) for code, level in enumerate(levels)}
         code = [number.get(level, UNKNOWN) if level == level else np.nan for level in found]
+        if not is_training and known & given and len(levels) > 1 and self.n_rows > FEW_ROWS:
+            unknown = [level for level, one in zip(found, code) if one == UNKNOWN]
+            if len(unknown) == len([level for level in found if level == level]):
+                warn_caller(
+                    f"column {self.names[j]!r} of X has only levels that were not in fit, such as "
+                    f"{unknown[0]!r}; known is {levels[0]!r}"
+                )
         return np.array([*code, np.nan])[position]  # position -1 is missing
 
     def _distinct(self, j):
@@ -268,6 +279,16 @@ def _kind_of_array(column):
 
 
 # ---------------------------------------------------------------------------------- reading tables
+
+
+def is_duration(column):
+    """Does a column hold durations or times of day?"""
+    dtype = column.dtype
+    return isinstance(dtype, nw.Duration | nw.Time) or getattr(dtype, "kind", "") == "m"
+
+
+def _dates_advice(column):
+    return NOT_DATES if is_duration(column) else DATES_ADVICE
 
 
 def as_frame(X, names=None):
@@ -396,7 +417,7 @@ def find_categories(table, categorical_features, is_free=True):
     for j, (name, kind, is_categorical) in enumerate(zip(table.names, kinds, mask)):
         where = f"column {name!r} of X"
         if kind == DATE and not is_categorical:
-            raise TypeError(f"{where} holds {DATES_ADVICE}")
+            raise TypeError(f"{where} holds {_dates_advice(table.columns[j])}")
         if kind == CATEGORY and not is_categorical and not table.is_all_missing(j):
             advice = (
                 '; pass a data frame with categorical_features="from_dtype", or name the column '
@@ -458,102 +479,6 @@ def input_dtype(X, is_scaling):
     if names <= {"uint8", "bool"}:
         return np.uint8
     return np.float64 if is_scaling and names != {"float32"} else np.float32
-
-
-class FrameReader:
-    """Reads a few rows of data frames with the same columns as a validated frame, or of dicts.
-
-    Frames with equal names and dtypes are not validated again, which would take much longer than
-    predicting.
-
-    Parameters
-    ----------
-    X : data frame, or None for dicts only
-    names : ndarray of shape (n_columns,), object
-        Names of the features in fit. Frames with other names need validation.
-    levels : dict of int to list
-        Levels of the categories by column.
-    """
-
-    def __init__(self, X, names, levels):
-        self.names, self.keys = names.tolist(), set(names)
-        self.columns, self.dtypes = _layout(X)
-        if self.dtypes is not None:
-            of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
-            objects = {j for j, dtype in of_numpy.items() if dtype.kind == "O"}
-            # Objects may be numbers or not; their dtype does not say it.
-            if list(self.columns) != self.names or not objects <= set(levels):
-                self.dtypes = None
-        self.levels = {
-            j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})
-            for j, own in levels.items()
-        }
-
-    def matrix(self, X):
-        """Return the rows as `Table.matrix` does; None if X needs validation."""
-        if is_records(X):
-            return self._matrix_of_records(X)
-        columns, dtypes = _layout(X)
-        if self.dtypes is None or dtypes != self.dtypes or len(X) > FEW_ROWS:
-            return None
-        if columns is not self.columns:
-            # A pandas index compares names faster than a list does.
-            is_equal = getattr(columns, "equals", columns.__eq__)
-            if type(columns) is not type(self.columns) or not is_equal(self.columns):
-                return None
-        if self.levels:
-            rows = X.rows() if hasattr(X, "rows") else X.to_numpy(dtype=object).tolist()
-        else:
-            rows = X.to_numpy()
-            if rows.dtype in (np.uint8, np.float32, np.float64):
-                return np.ascontiguousarray(rows)
-            rows = rows.tolist()
-        return self._matrix_of(rows)
-
-    def _matrix_of_records(self, X):
-        if len(X) > FEW_ROWS or any(row.keys() != self.keys for row in X):
-            return None
-        return self._matrix_of([[row[name] for name in self.names] for row in X])
-
-    def _matrix_of(self, rows):
-        if not rows:
-            return None
-        try:
-            return np.array([[self._entry(j, x) for j, x in enumerate(row)] for row in rows])
-        except (TypeError, ValueError, ArithmeticError):
-            return None
-
-    def _entry(self, j, value):
-        """Convert a value to float; ValueError if its type does not match the column."""
-        if j not in self.levels:
-            if isinstance(value, float | bool | np.bool_ | np.float32):
-                return float(value)
-            if isinstance(value, Integral) and abs(int(value)) <= MAX_EXACT:
-                return float(value)
-            if is_missing(value):
-                return np.nan
-            raise ValueError(value)
-        number_of, kinds = self.levels[j]
-        if not isinstance(value, str | Real) and not is_missing(value):
-            raise ValueError(value)
-        level = as_level(value)
-        if level != level:
-            return level
-        if kinds and type(level) not in kinds:
-            raise ValueError(value)
-        return number_of.get(level, UNKNOWN)
-
-
-def _layout(X):
-    """Return names and dtypes of the columns of a pandas or polars frame; else None, None.
-
-    For an extension dtype, its class is returned, because categories differ between frames.
-    """
-    library = type(X).__module__.partition(".")[0]
-    if library not in ("pandas", "polars") or type(X).__name__ != "DataFrame":
-        return None, None
-    dtypes = X.dtypes if library == "polars" else X.dtypes.tolist()
-    return X.columns, [one if isinstance(one, np.dtype) else type(one) for one in dtypes]
 
 
 def where_not_finite(X, names, missing_too):

@@ -340,7 +340,7 @@ def test_masked_arrays_and_dates(estimator):
     for bad, what in (
         (np.ma.masked_array(X, X > X.mean()), "masked array"),
         (X.astype("datetime64[s]"), "dates or times"),
-        (X.astype("timedelta64[s]"), "dates or times"),
+        (X.astype("timedelta64[s]"), "durations or times of day; derive numbers"),
     ):
         with pytest.raises(TypeError, match=what):
             clone(estimator).fit(bad, y)

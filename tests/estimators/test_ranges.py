@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import ParameterSampler, RandomizedSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skforest
@@ -68,6 +69,17 @@ def test_search_with_optuna_in_the_guide():
     for name, values in names["study"].best_params.items():
         assert names["model"].get_params()[name] == values
     assert set(names["study"].best_params) == set(names["ranges"])
+
+
+def test_ranges_of_a_pipeline_are_those_of_its_last_step():
+    model = skforest.ObliqueBoostingRegressor()
+    inner = make_pipeline(StandardScaler(), model)
+    own = skforest.param_distributions(model)
+    found = skforest.param_distributions(Pipeline([("table", StandardScaler()), ("all", inner)]))
+    name = "all__obliqueboostingregressor__"
+    assert list(found) == [name + key for key in own]
+    with pytest.raises(TypeError, match="must be a forest, .* got Ridge"):
+        skforest.param_distributions(make_pipeline(StandardScaler(), Ridge()))
 
 
 def test_ranges_know_patches_and_aliases():

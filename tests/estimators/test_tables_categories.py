@@ -1,5 +1,8 @@
 """Categories of tables: levels, unknown values, means of the target."""
 
+import re
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -299,6 +302,51 @@ def test_empty_strings_are_missing_values(every_feature):
             model.predict_proba(frame[rows]), model.predict_proba(filled[rows])
         )
     assert model.score(filled, y) == 1
+
+
+def test_a_column_of_unknown_levels_only_is_told():
+    frame = table()[["size", "city"]]
+    model = skforest.ManifoldForestRegressor(3, random_state=0).fit(frame, frame["size"])
+    loud = frame.assign(city=frame["city"].str.upper())
+    message = (
+        r"column 'city' of X has only levels that were not in fit, such as '[A-Z]+'; known is 'Bern'"
+    )
+    for kept, others in ((loud, message), (loud[:5], None), (frame, None)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model.predict(kept)
+        assert len(told) == (others is not None)
+        assert all(re.match(others, str(one.message)) for one in told)
+    some = loud.assign(city=loud["city"].where(loud.index > 3, frame["city"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(some)
+
+
+@pytest.mark.parametrize(
+    ("column", "is_told"),
+    [
+        (np.arange(150) + 1000, True),
+        (np.random.default_rng(0).permutation(290)[:150].astype(float), True),
+        (np.random.default_rng(0).permutation(900)[:150], False),  # with large gaps
+        (np.arange(150) // 2, False),
+        (np.arange(150) + 0.5, False),
+        (np.where(np.arange(150) == 120, np.nan, np.arange(150)), False),
+        (np.arange(99), False),
+    ],
+)
+def test_numbers_of_rows_are_told(column, is_told):
+    """Linear functions of later numbers are extrapolated."""
+    X = pd.DataFrame({"a": np.sin(np.arange(len(column))), "id": column})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        skforest.BlendedForestRegressor(["manifold", "co2"], random_state=0).fit(X, X["a"])
+    assert len(told) == is_told
+    for one in told:
+        assert (
+            "different whole number in every row" in str(one.message) and one.filename == __file__
+        )
+        assert "'id'" in str(one.message) and "'a'" not in str(one.message)
 
 
 def test_levels_of_another_type_are_unknown_with_a_warning():

@@ -95,6 +95,22 @@ def test_samples_grow_within_the_budget(clock):
     assert list(estimated(Timed(clock), budget=1e3).samples) == [100, 800, 4000]
 
 
+def test_a_third_sample_if_the_second_is_only_twice_the_first(clock):
+    """Between 100 and 200 rows, a time that jumps says nothing about the growth afterwards."""
+    assert extrapolated({100: 2.6, 200: 4.5}, 4000, 1.2)[0] > 40
+
+    class Jump(Timed):
+        def __sklearn_clone__(self):
+            return Jump(**vars(self))
+
+        def fit(self, X, y):
+            self.constant = 2.6 if len(X) == 100 else 4.5
+            return super().fit(X, y)
+
+    cost = estimated(Jump(clock, each=0.0), budget=20)
+    assert list(cost.samples) == [100, 200, 400] and cost.seconds == pytest.approx(4.5)
+
+
 def test_times_that_grow_in_several_ways(clock):
     for given, expected in {
         (10.0, 0.0, 1.0): 10,

@@ -92,10 +92,11 @@ def test_importances_of_a_single_tree_have_no_spread(monkeypatch):
     model = skforest.NonGreedyTreeClassifier(max_depth=2, random_state=0).fit(X, y)
     boosting = skforest.ObliqueBoostingClassifier(3, n_bags=1, early_stopping=False).fit(X, y)
     for one in (model, boosting):
-        assert list(skforest.importances_table(one).columns) == ["importance"]
+        table = skforest.importances_table(one)
+        assert list(table.columns) == ["importance", "std"] and table["std"].isna().all()
     monkeypatch.setitem(sys.modules, "pandas", None)
     table = skforest.importances_table(model)
-    assert list(table) == ["feature", "importance"]
+    assert list(table) == ["feature", "importance", "std"] and np.isnan(table["std"]).all()
     assert sorted(table["feature"]) == [f"x{j}" for j in range(6)]
     assert sum(table["importance"]) == pytest.approx(1)
 
