@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from .._kernels.base.rows import random_stream
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import draw_seed
-from ..table.dates import days_of
+from ..table.dates import DateFeatures, days_of
 from ..table.feature_map import level_text
 from ..table.frames import CATEGORY, DATE, as_frame, is_missing, read_table, table_of_matrix
 from .contents import check_int, column_numbers, output_number
@@ -226,7 +226,7 @@ class EffectDisplay:
                 curves = curves - curves[:, :1] if centered else curves
                 average = curves.mean(axis=0)
             values, data = _shown(codes, levels, [*points, *missing[:1]])
-            kinds = rows.table.kind(j) == DATE, 0 if levels is None else len(levels)
+            kinds = rows.kind(j) == DATE, 0 if levels is None else len(levels)
             effects.append(Effect(rows.name(j), values, average, curves, data, *kinds))
         options = {"centered": centered and kind != "ale", "response_name": response_name}
         return cls(effects, kind=kind, **options).plot(ax=ax)
@@ -351,19 +351,26 @@ class TableRows:
         inside = unwrapped(estimator)
         own = getattr(inside.estimator, "is_categorical_", None)
         self._is_category = own if own is not None and not inside.transformers else None
+        steps = inside.transformers[:1] and inside.transformers[0].steps
+        reads_dates = steps and isinstance(steps[0][1], DateFeatures)
+        self._forms = steps[0][1]._forms if reads_dates else {}
 
     def name(self, j):
         """Name of a column, for labels."""
         return str(self.table.names[j]) if self.is_named else f"x[{j}]"
 
+    def kind(self, j):
+        """`Table.kind`, but DATE for text that the first step of a pipeline reads as dates."""
+        return DATE if j in self._forms else self.table.kind(j)
+
     def codes(self, j):
         """A column as numbers, NaN if missing, and the levels if it is a category, or None."""
-        kind = self.table.kind(j)
+        kind = self.kind(j)
         if kind == CATEGORY or self._is_category is not None and self._is_category[j]:
             levels = self.table.levels(j)
             return self.table.codes(j, levels), levels
         if kind == DATE:
-            return days_of(self.table, j), None
+            return days_of(self.table, j, self._forms.get(j, "ISO")), None
         dtype = self.table.columns[j].dtype
         is_bool = isinstance(dtype, nw.Boolean) or getattr(dtype, "kind", "") == "b"
         return self.table.numbers(j).astype(np.float64), [False, True] if is_bool else None
@@ -443,7 +450,7 @@ def _pair(rows, respond, columns, n_points, drawn):
     average = average.reshape(sources.shape[:2])
     values, data = zip(*shown)
     names = tuple(map(rows.name, columns))
-    is_date = tuple(rows.table.kind(j) == DATE for j in columns)
+    is_date = tuple(rows.kind(j) == DATE for j in columns)
     return PairEffect(names, values, average, np.stack(data, axis=1), is_date)
 
 

@@ -219,7 +219,7 @@ class _Subject:
         names = list(getattr(self.model, "feature_names_in_", self.names))
         if known is not None and len(known) == len(names) and self.names[j] in names:
             return bool(known[names.index(self.names[j])])
-        return self.rows.table.kind(j) == CATEGORY
+        return self.rows.kind(j) == CATEGORY
 
     def sample(self, n):
         """At most n of the rows, at random: their numbers."""
@@ -241,7 +241,7 @@ def _columns(subject):
         codes, levels = subject.rows.codes(j)
         values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
         note = "constant in these rows" if len(values) < 2 else ""
-        is_date = subject.rows.table.kind(j) == DATE
+        is_date = subject.rows.kind(j) == DATE
         kind = "date" if is_date else "category" if subject.is_category(j) else "number"
         if levels is not None:
             ranked = np.argsort(-counts, kind="stable")[:3]
@@ -249,7 +249,8 @@ def _columns(subject):
             if kind == "category":
                 note = why_no_category([str(level) for level in levels], counts.sum()) or note
         else:
-            note = "another whole number in every row" if numbers_rows(codes) else note
+            if not is_date and numbers_rows(codes):
+                note = "another whole number in every row"
             ends = np.nanpercentile(codes, [0, 50, 100]) if len(values) else ()
             shown = " / ".join(
                 str(np.datetime64(int(end), "D")) if is_date else cell_text(float(end))

@@ -169,6 +169,11 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names = enumerate(super().get_feature_names_out(input_features))
         return np.array([new for j, name in names for new in self._names(j, name)], dtype=object)
 
+    @property
+    def _forms(self):
+        """Formats of the columns of dates by number, a dict."""
+        return {j: form for j, (_, form, *_) in self._dates.items()}
+
     def _check_dates(self):
         """Raise ValueError if fitted attributes that come from a file are not valid."""
         known, n = {*_features(np.array([], "M8[us]"), 0)}, self.n_features_in_
@@ -243,9 +248,9 @@ def times_of(table, j, zone, form):
     return np.array([known[text] for text in texts], dtype="M8[us]")
 
 
-def days_of(table, j):
-    """A column of datetimes as days since 1970: ndarray of shape (n_samples,), float64."""
-    times = times_of(table, j, getattr(table.columns[j].dtype, "time_zone", None), "ISO")
+def days_of(table, j, form="ISO"):
+    """A column of dates as days since 1970: ndarray of shape (n_samples,), float64."""
+    times = times_of(table, j, getattr(table.columns[j].dtype, "time_zone", None), form)
     return (times - np.datetime64(0, "us")) / np.timedelta64(1, "D")
 
 

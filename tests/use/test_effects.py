@@ -396,3 +396,25 @@ def test_labels_below_a_panel_have_their_factor_and_do_not_overlap(unit, factor)
     for ax in display.axes_:
         texts = [label.get_window_extent() for label in ax.get_xticklabels()]
         assert all(a.x1 < b.x0 for a, b in zip(texts, texts[1:]))
+
+
+def test_text_that_a_pipeline_reads_as_dates_is_a_date(models):
+    """The same points and curve as for the dates themselves, and an axis of time."""
+    text = X.assign(when=X["when"].dt.strftime("%d.%m.%Y"))
+    model = models["dates"]
+    read = make_pipeline(DateFeatures(), clone(model[-1])).fit(text, Y)
+    one = EffectDisplay.from_estimator(model, X, ["when"]).effects[0]
+    other = EffectDisplay.from_estimator(read, text, ["when", ("when", "size")])
+    first, pair = other.effects
+    assert first.is_date and pair.is_date == (True, False)
+    np.testing.assert_array_equal(first.values, one.values)
+    np.testing.assert_allclose(first.average, one.average)
+
+
+def test_an_axis_says_how_many_levels_are_not_shown():
+    rng = np.random.default_rng(0)
+    many = pd.DataFrame({"shop": rng.integers(0, 25, 300).astype(str), "a": rng.normal(size=300)})
+    forest = skforest.ManifoldForestRegressor(3, random_state=0).fit(many, many["a"])
+    display = EffectDisplay.from_estimator(forest, many, ["shop", "a"])
+    labels = [axes.get_xlabel() for axes in display.axes_]
+    assert labels == ["shop (20 of 25 levels)", "a"]
