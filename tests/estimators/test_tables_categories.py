@@ -308,7 +308,7 @@ def test_a_column_of_unknown_levels_only_is_told():
     frame = table()[["size", "city"]]
     model = skforest.ManifoldForestRegressor(3, random_state=0).fit(frame, frame["size"])
     loud = frame.assign(city=frame["city"].str.upper())
-    message = r"column 'city' of X has only levels that were not in fit, such as '[A-Z]+'; known is"
+    message = r"column 'city' of X has only levels that were not in fit, such as '[A-Z]+'; known"
     for kept, others in ((loud, message), (loud[:5], None), (frame, None)):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
