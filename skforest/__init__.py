@@ -2,6 +2,7 @@
 
 from ._version import __version__
 from .blend.blend import BlendedForestClassifier, BlendedForestRegressor
+from .blend.distil import distil
 from .estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from .estimators.co2 import CO2ForestClassifier, CO2ForestRegressor, CO2Procedure
 from .estimators.endtoend import (
@@ -82,6 +83,7 @@ __all__ = [
     "__version__",
     "counterfactual",
     "describe",
+    "distil",
     "estimate_cost",
     "export_graphviz",
     "export_text",

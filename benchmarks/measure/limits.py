@@ -1,7 +1,8 @@
-"""Blends with a time limit, against single members that fit into it; presets of blends.
+"""Blends with a time limit, against single members that fit into it; presets; distilled blends.
 
     python -m benchmarks.measure.limits limits [--data FOLDER] [--rounds N] [--sets NAME ...]
     python -m benchmarks.measure.limits presets [--data FOLDER] [--rounds N] [--sets NAME ...]
+    python -m benchmarks.measure.limits distil [--data FOLDER] [--rounds N] [--sets NAME ...]
 
 ``limits``: a blend without a limit is timed on each of ten tables, and so is each of its members
 with default parameters, and oblique boosting with a single bag. A blend and oblique boosting are
@@ -17,6 +18,14 @@ the errors on each table, with the rival in brackets.
 ``presets``: errors and times of the presets of blends, on training rows only. Blends are fitted on
 three quarters of at most 2000 training rows, and measured on the others. Each seed draws other
 quarters. Times are processor seconds, so other jobs of the machine hardly count.
+
+``distil``: blends, models distilled from them, and oblique boosting by default and with one bag,
+on 30 tables; the other two take as long as all of these. They are fitted on at most 1000 training
+rows in three quarters of the training rows, and measured on at most 2000 of the others. Values are
+geometric means over tables and seeds of the ratios to oblique boosting by default: of errors (plus
+0.05 %), of log losses (with probabilities of at least 0.001), of processor seconds to train and to
+predict 1000 rows, and of the bytes of the forests. Notes have the standard errors of the
+logarithms. A blend is fitted before a model is distilled from it, which is not part of the time.
 """
 
 import time
@@ -26,8 +35,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.lib import cells, data, groups, scores
+from benchmarks.lib.comparison import EVERY
 from benchmarks.lib.models import BLEND, MEMBERS, MODELS
 from benchmarks.lib.results import Measure, Row
+from skforest import distil as distilled
 
 DATA_SETS = [
     "banana", "churn", "page_blocks", "pima", "segment", "waveform",
@@ -52,6 +63,15 @@ MEASURES |= {
     for preset in PRESETS
     for what, unit in (("error", "%"), ("seconds", "s"))
     for table in PRESET_SETS
+}
+DISTIL_SETS = [name for name in EVERY if name not in ("mfeat_factors", "ucr_swedishleaf")]
+# The models of the group "distil"; one is distilled from the blend before it.
+DISTILLED = {"blend": BLEND, "distilled": None, "one bag": BOOSTING, "boosting": BOOSTING}
+MEASURES |= {
+    f"distil/{what}/{name}": Measure(f"{what}, {name}", "ratio", False)
+    for what in ("error-classification", "error-regression", "log-loss", "fit", "predict", "bytes")
+    for name in DISTILLED
+    if name != "boosting"
 }
 
 
@@ -120,6 +140,62 @@ def presets(options):
                 yield Row(f"presets/{preset}/{what}-{table}", list(values))
 
 
+def distil(options):
+    """Errors, times and sizes of models distilled from blends, relative to oblique boosting."""
+    found = {}
+    for table in options.sets or groups.pick(options, DISTIL_SETS, ["pima", "reg_concrete"]):
+        task = "regression" if table in data.REGRESSION else "classification"
+        for seed in groups.seeds(options, 1):
+            split = data.load_table(table, options.data, 0).inner(seed)
+            split = split.head(*groups.pick(options, (1000, 2000), (200, 200)))
+            of_models, model = {}, None
+            for name, of in DISTILLED.items():
+                with threadpool_limits(1), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    start = time.process_time()
+                    if of is None:
+                        model = distilled(model, split.X_train, random_state=seed)
+                    else:
+                        is_categorical = np.zeros(split.X_train.shape[1], dtype=bool)
+                        model = MODELS[of].make(task, seed, is_categorical)
+                        if name == "one bag":
+                            model.set_params(n_bags=1)
+                        model.fit(split.X_train, split.y_train)
+                    seconds = time.process_time() - start
+                    of_models[name] = {"fit": seconds} | _measured(model, task, split)
+            print(table, seed, {k: v[f"error-{task}"] for k, v in of_models.items()}, flush=True)
+            base = of_models.pop("boosting")
+            for name, values in of_models.items():
+                for what, value in values.items():
+                    ratio = value / base[what]
+                    found.setdefault(f"distil/{what}/{name}", []).append(ratio)
+    for name, ratios in found.items():
+        logs = np.log(ratios)
+        noise = np.std(logs) / np.sqrt(max(len(logs) - 1, 1))
+        yield Row(name, ratios, f"± {noise:.3f}", value=float(np.exp(np.mean(logs))))
+
+
+def _measured(model, task, split):
+    """Error with the offset, log loss, seconds to predict 1000 rows, bytes of the forests."""
+    predict = model.predict if task == "regression" else model.predict_proba
+    rows, seconds = np.resize(split.X_test, (1000, split.X_test.shape[1])), []
+    for _ in range(5):
+        start = time.process_time()
+        predict(rows)
+        seconds.append(time.process_time() - start)
+    error = scores.error(task, split.y_test, np.ravel(model.predict(split.X_test)))[0]
+    forests = [part.forest_ for part in getattr(model, "members_", {0: model}).values()]
+    n_bytes = sum(forest.nbytes for forest in forests)
+    found = {"predict": min(seconds), "bytes": n_bytes}
+    if task == "regression":
+        return found | {"error-regression": error}
+    y, proba = split.y_test, predict(split.X_test)
+    column = np.searchsorted(model.classes_, y).clip(max=len(model.classes_) - 1)
+    right = np.where(model.classes_[column] == y, proba[np.arange(len(y)), column], 0)
+    loss = -np.mean(np.log(np.maximum(right, 0.001)))
+    return found | {"error-classification": error + OFFSET, "log-loss": float(loss)}
+
+
 def preset_table(stored):
     """Return the table of errors and times of the presets; the last row has ratios."""
     rows, found = [], stored.of("measure.limits", "presets")
@@ -149,7 +225,7 @@ def _shown(single):
     )
 
 
-GROUPS = (limits, presets)
+GROUPS = (limits, presets, distil)
 OPTIONS = groups.SETS | groups.SEEDS
 TABLES = {"presets": preset_table}
 

@@ -500,6 +500,14 @@ def where_not_finite(X, names, missing_too):
 # ------------------------------------------------------------------------------ mixtures of rows
 
 
+def as_rows(X):
+    """Rows of a table for `mixed_rows`: a narwhals.DataFrame, or an ndarray with two axes."""
+    if nw.dependencies.is_into_dataframe(X):
+        return nw.from_native(X)
+    X = np.asarray(X)
+    return X.reshape(len(X), -1)
+
+
 def stacked_rows(first, second):
     """Rows of two tables of one kind, one below the other: a narwhals.DataFrame, or an ndarray."""
     if all(map(nw.dependencies.is_into_dataframe, (first, second))):
@@ -511,7 +519,7 @@ def stacked_rows(first, second):
 
 
 def mixed_rows(rows, number):
-    """Rows whose column j comes from the rows number[:, j] of `stacked_rows`."""
+    """Rows whose column j comes from the rows number[:, j] of `as_rows` or `stacked_rows`."""
     if isinstance(rows, np.ndarray):
         return rows[number, np.arange(number.shape[1])]
     columns = {name: rows.get_column(name)[number[:, j]] for j, name in enumerate(rows.columns)}

@@ -42,6 +42,7 @@ OF_ROWS = {
         PartitionDisplay.from_estimator(m, X, Y, grid_resolution=5).response
     ),
     "refine": lambda m, X: response(skforest.refine(m, X, Y, n_sweeps=1, random_state=0), X),
+    "distil": lambda m, X: response(skforest.distil(m, X, n_estimators=2, random_state=0), X),
     "slim": lambda m, X: response(skforest.slim(m), X),
     "counterfactual": lambda m, X: skforest.counterfactual(m, X[:1], X, target=2).prediction,
 }
