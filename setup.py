@@ -7,18 +7,31 @@ SKFOREST_NO_SIMD   no function multiversioning: one plain variant of every loop
 SKFOREST_SANITIZE  sanitizers of gcc or clang: that of threads if it is "thread", else those of
                    addresses and undefined behaviour, see `make sanitize`
 SKFOREST_WERROR    warnings, of Cython and of the C compiler, are errors
+
+32-bit and big-endian processors are refused. A source distribution has the same bytes whenever it
+is built; SOURCE_DATE_EPOCH sets the time of its files.
 """
 
+import gzip
 import multiprocessing
 import os
 import sys
 import sysconfig
+import tarfile
 from pathlib import Path
+
+# Kernels read eight bytes of a row as one little-endian word; sizes of arrays have 64 bits.
+if sys.byteorder != "little" or sys.maxsize < 2**32:
+    raise SystemExit(
+        "skforest needs a 64-bit little-endian processor, such as x86-64 or arm64; this Python is "
+        f"for {sys.maxsize.bit_length() + 1} bits, {sys.byteorder}-endian"
+    )
 
 from Cython.Build import cythonize
 from Cython.Compiler import Options
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 
 def switch(name):
@@ -90,6 +103,27 @@ class BuildExt(build_ext):
         super().build_extensions()
 
 
+class SDist(sdist):
+    """An archive without the order, the owners and the times of the files on this disk."""
+
+    def make_archive(self, base_name, format, root_dir=None, base_dir=None, **owner):
+        time = int(os.environ.get("SOURCE_DATE_EPOCH", 1580601600))  # 2 February 2020
+        path = f"{base_name}.tar.gz"
+        with (
+            gzip.GzipFile(path, "wb", mtime=time) as stream,
+            tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for name in sorted(p.as_posix() for p in Path(base_dir).rglob("*") if p.is_file()):
+                info = archive.gettarinfo(name)
+                info.uid = info.gid = 0
+                info.uname = info.gname = ""
+                info.mode = 0o755 if info.mode & 0o100 else 0o644
+                info.mtime = time
+                with open(name, "rb") as file:
+                    archive.addfile(info, file)
+        return path
+
+
 def extensions():
     sources = sorted(Path("skforest").rglob("*.pyx"))
     if not sources:  # otherwise a wheel without extensions would be built, and look fine
@@ -118,6 +152,6 @@ setup(
         compiler_directives=DIRECTIVES,
         nthreads=(os.cpu_count() or 0) if CAN_FORK else 0,
     ),
-    cmdclass={"build_ext": BuildExt},
+    cmdclass={"build_ext": BuildExt, "sdist": SDist},
     options={"build": {"build_base": BUILD, "build_lib": LIB}},
 )

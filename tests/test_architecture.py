@@ -6,9 +6,12 @@ Reads the source tree, so there is nothing to run it on beside an installed whee
 import ast
 import functools
 import re
+import runpy
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from mutants.run import patched, read
 
 import skforest
@@ -254,6 +257,19 @@ def test_the_build_ships_no_fast_math_and_no_native_code():
     assert "-ffp-contract=off" in setup
     assert not re.search(r"ffast-math|march=native|mtune=native|-fopenmp(?!-simd)|Ofast", setup)
     assert "freethreading_compatible" in setup
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("maxsize", 2**31 - 1, "32 bits, little-endian"),
+        ("byteorder", "big", "64 bits, big-endian"),
+    ],
+)
+def test_other_processors_are_refused_before_the_build(monkeypatch, name, value, words):
+    monkeypatch.setattr(sys, name, value)
+    with pytest.raises(SystemExit, match=f"64-bit little-endian processor.* is for {words}"):
+        runpy.run_path(str(ROOT / "setup.py"))
 
 
 def test_benchmarks_are_never_imported():
