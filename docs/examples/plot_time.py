@@ -16,6 +16,7 @@ from skforest import (
     BlendedForestRegressor,
     DateFeatures,
     ManifoldForestRegressor,
+    ObliqueBoostingRegressor,
 )
 
 rng = np.random.default_rng(0)
@@ -56,8 +57,9 @@ for name, cv in folds.items():
 past, future = slice(0, n - 73), slice(n - 73, n)
 dates = DateFeatures().fit(table[past])
 X, X_future = dates.transform(table[past]), dates.transform(table[future])
+boosting = ObliqueBoostingRegressor(n_bags=1)  # for a short example
 blend = BlendedForestRegressor(
-    ["boosting", "co2"], cv=TimeSeriesSplit(3), random_state=0
+    [("boosting", boosting), "co2"], cv=TimeSeriesSplit(3), random_state=0
 )
 blend.fit(X, demand[past])
 print(blend.leaderboard_[["score", "weight"]].round(2))

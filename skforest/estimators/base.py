@@ -313,8 +313,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         self._find_float64_columns(X, weight, feature_map.scale, is_known)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
-        if not is_known and not is_stream:
-            self._warn_of_numbered_rows(X, levels)
         del X
         data = TrainingSet(Z, y, weight, feature_map)
         if not is_known and self._leaves_out_text(data, Z):

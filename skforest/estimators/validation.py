@@ -22,6 +22,7 @@ from ..table.frames import (
     as_frame,
     find_categories,
     input_dtype,
+    integer_columns,
     read_table,
     table_of_matrix,
     where_not_finite,
@@ -178,7 +179,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         `known_levels` come from an earlier fit, and X is checked against its columns; None: X
         determines the levels.
         """
-        X = as_frame(self._unfolded(X))
+        given = X = as_frame(self._unfolded(X))
         self._check_target_type(y)
         reset, levels = known_levels is None, known_levels
         categorical = getattr(self, "categorical_features", None) if reset else list(levels)
@@ -199,6 +200,8 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         if reset:
             self.is_categorical_ = is_categorical
+            if not sparse.issparse(X):
+                self._warn_of_numbered_rows(X, set(integer_columns(given)) - set(levels))
         return X, y, weight, levels
 
     def _read(self, X, categorical_features, reset):
@@ -263,12 +266,9 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         return bool(found)
 
-    def _warn_of_numbered_rows(self, X, levels):
-        """Warn of columns that probably number the rows, or count time."""
-        if sparse.issparse(X):
-            return
-        columns = [j for j in range(X.shape[1]) if j not in levels and numbers_rows(X[:, j])]
-        if columns:
+    def _warn_of_numbered_rows(self, X, columns):
+        """Warn of those columns that probably number the rows."""
+        if columns := [j for j in sorted(columns) if numbers_rows(X[:, j])]:
             names = getattr(self, "feature_names_in_", range(X.shape[1]))
             warn_caller(
                 "Columns of X with a different whole number in every row, without large gaps: "

@@ -322,6 +322,14 @@ def as_frame(X, names=None):
     return X
 
 
+def integer_columns(X):
+    """Numbers of the columns of a data frame whose dtype is of integers; of all in an array."""
+    if not nw.dependencies.is_into_dataframe(X):
+        return range(np.shape(X)[1])
+    columns = nw.from_native(X).iter_columns()
+    return [j for j, column in enumerate(columns) if column.dtype.is_integer()]
+
+
 def read_table(X):
     """Read X as a Table; None unless it is a data frame or an array of objects or strings."""
     if type(X) is np.ndarray and X.dtype.kind in "biuf":

@@ -325,7 +325,8 @@ def test_a_column_of_unknown_levels_only_is_told():
     ("column", "is_told"),
     [
         (np.arange(150) + 1000, True),
-        (np.random.default_rng(0).permutation(290)[:150].astype(float), True),
+        (np.random.default_rng(0).permutation(290)[:150], True),
+        (np.arange(150.0), False),  # such as the days of DateFeatures
         (np.random.default_rng(0).permutation(900)[:150], False),  # with large gaps
         (np.arange(150) // 2, False),
         (np.arange(150) + 0.5, False),
@@ -336,6 +337,9 @@ def test_a_column_of_unknown_levels_only_is_told():
 def test_numbers_of_rows_are_told(column, is_told):
     """Linear functions of later numbers are extrapolated."""
     X = pd.DataFrame({"a": np.sin(np.arange(len(column))), "id": column})
+    if is_told:  # an array has one dtype
+        with pytest.warns(UserWarning, match="number in every row, without large gaps: 1. Leave"):
+            skforest.ManifoldForestRegressor(2).fit(X.to_numpy(), X["a"])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         skforest.BlendedForestRegressor(["manifold", "co2"], random_state=0).fit(X, X["a"])
