@@ -201,7 +201,8 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         if reset:
             self.is_categorical_ = is_categorical
             if not sparse.issparse(X):
-                self._warn_of_numbered_rows(X, set(integer_columns(given)) - set(levels))
+                whole = integer_columns(given, X.shape[1])
+                self._warn_of_numbered_rows(X, set(whole) - set(levels))
         return X, y, weight, levels
 
     def _read(self, X, categorical_features, reset):

@@ -322,10 +322,10 @@ def as_frame(X, names=None):
     return X
 
 
-def integer_columns(X):
+def integer_columns(X, n_columns):
     """Numbers of the columns of a data frame whose dtype is of integers; of all in an array."""
     if not nw.dependencies.is_into_dataframe(X):
-        return range(np.shape(X)[1])
+        return range(n_columns)
     columns = nw.from_native(X).iter_columns()
     return [j for j, column in enumerate(columns) if column.dtype.is_integer()]
 
