@@ -64,9 +64,8 @@ prior : array-like of shape (n_classes,), dict, list of these, or None
     Training does not see them. Predicted probabilities are multiplied by their ratio to the
     frequencies in training, and divided by their sum. You can thus train on equally many rows of
     each class; `class_weight` must be None. Only their proportions matter, and all must be greater
-    than 0.
-    With several outputs, pass a list with one entry per output, which may be None. None: no
-    correction. See :ref:`prior`.
+    than 0. With several outputs, pass a list with one entry per output, which may be None. None:
+    no correction. See :ref:`prior`.
 categorical_features : "from_dtype", array-like of bool, int or str, or None
     Which columns of X are categories. "from_dtype": columns of a data frame that hold strings or
     have a categorical dtype, and columns of strings in object arrays. You can also pass a mask of

@@ -22,6 +22,8 @@ from skforest import (
     RandomHingeForestClassifier,
 )
 from skforest.blend.members import OwnMember, criterion_of
+from skforest.blend.schedule import train_in_time
+from skforest.training.threads import TimeLimit
 
 
 @pytest.mark.usefixtures("interruptible")  # ends what a limit does not
@@ -100,6 +102,24 @@ def test_boosting_begins_whatever_the_limit():
     with pytest.warns(UserWarning, match="RandomHingeForest, CO2Forest, ManifoldForest left out"):
         blend = classifier(members=members, time_limit=1e-6).fit(X, y)
     assert list(blend.members_) == ["ObliqueBoosting"]
+
+
+@pytest.mark.parametrize("reading, left", [(1.0, 3.75), (1.5, 8.0)])
+def test_the_first_member_has_all_time_if_reading_takes_long(clock, reading, left):
+    """More than 15 % of it: others would not begin. It has half of the time otherwise."""
+
+    class One:
+        name, unit, n_folds, n_done, seen = "one", "bag", 1, 0, 0.0
+
+        def begin(self, samples, limit):
+            clock.now += reading
+
+        def extend(self, n, samples, limit):
+            self.seen, self.n_done = limit.left(), n
+
+    one = One()
+    train_in_time([one], None, TimeLimit(10.0, seconds=10.0), None)
+    assert one.seen == pytest.approx(left)
 
 
 def test_members_with_a_weight_go_on(clock):
