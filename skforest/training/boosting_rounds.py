@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._kernels.base.loss import CallbackKernel
 from .._kernels.base.rows import random_stream, tree_seed
 from .._kernels.boosting.linear_leaf import LeafRegression, add_linear, newton_step
-from .._kernels.boosting.partition import add_values, draw_rows, leaf_sums
+from .._kernels.boosting.partition import add_gains, add_values, divided, draw_rows, leaf_sums
 from ..forest import Forest
 from ..forest.edit import join_starts
 from ..forest.storage import LINKS
@@ -44,6 +44,7 @@ START_STEPS = 30  # largest number of Newton steps for a linear start
 STEP_FACTORS = 0.5 ** np.arange(12)  # tried until a Newton step decreases the objective
 MIN_CURVATURE = 1e-9  # keeps steps finite if the curvature of a loss vanishes
 SHUFFLED_ROWS = 2**14  # more rows are drawn one after the other, which is faster
+ROUTED = 2**21  # leaves of rows in trees that are found at once, when leaves are fitted again
 SIZED_ROWS = 10_000  # largest number of rows to find the size of residuals in a round
 LARGEST_VALUE = 1e30  # largest value of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
@@ -81,7 +82,7 @@ class TrainedRounds:
         Values are raw predictions of `n_outputs` outputs, multiplied by `unit`.
         """
         one = self.forest[number].compact()
-        leaf = leaf_of_rows(one, X)
+        leaf = leaves_of_rows(one, X)[0]
         tree = {name: getattr(one, name) for name in TREE}
         if self.leaves is None:
             value, slope, known = one.value.reshape(-1, one.n_outputs), one.slope, 1.0
@@ -159,6 +160,11 @@ class BoostingTraining:
         self.grower = rows.grower(settings, self.interactions)
         self.random = random_stream(seed)
         self.importance, self.gain_unit = np.zeros(rows.X.shape[1]), 1.0
+        self.regression = None
+        if settings.linear_leaves:
+            self.regression = LeafRegression(
+                rows.X, PENALTY, ROWS_PER_REGRESSOR, rows.unit, VARIANCE_SHARE
+            )
         self.trees, self.values = [], []
         # Minus the validation loss, or the score, before the first round and after each one.
         self.scores = []
@@ -382,21 +388,12 @@ class BoostingTraining:
 
     def _fit_leaves(self, tree, leaf, rows):
         """Return the values of the leaves, and add slopes to the arrays of the tree."""
-        settings = self.settings
-        if not settings.linear_leaves:
+        if self.regression is None:
             return self._fit_constants(tree, leaf, rows)
-        regression = LeafRegression(
-            self.rows.X, PENALTY, ROWS_PER_REGRESSOR, self.rows.unit, VARIANCE_SHARE
-        )
-        value, *linear = regression.fit(
-            tree | dict(zip(SPARSE, tree["terms"])),
-            leaf,
-            rows,
-            self.gradient,
-            self.curvature,
-            settings.l2,
-            settings.learning_rate,
-        )
+        splits = tree["child"], tree["direction"], *tree["terms"]
+        of_rows = leaf, rows, self.gradient, self.curvature
+        factors = self.settings.l2, self.settings.learning_rate
+        value, *linear = self.regression.fit(*splits, *of_rows, *factors)
         self._check_values(value)
         self._check_values(linear[-1])
         tree |= dict(zip(LINEAR, linear))
@@ -412,15 +409,15 @@ class BoostingTraining:
 
     def _draw_rows(self, number):
         """Draw the rows of a tree without replacement; return them and the other rows, sorted."""
-        rows = self.train_rows
+        rows, n_rows = self.train_rows, len(self.raw)
         if self.settings.subsample < 1:
             n = max(1, round(self.settings.subsample * len(rows)))
             if len(rows) > SHUFFLED_ROWS:
-                return draw_rows(rows, n, len(self.raw), tree_seed(self.seed, number))
+                return draw_rows(rows, n, n_rows, tree_seed(self.seed, number))
             rows = self.random.permutation(rows)[:n]
-        is_taken = np.zeros(len(self.raw), dtype=bool)
-        is_taken[rows] = True
-        return tuple(np.flatnonzero(mask).astype(np.int32) for mask in (is_taken, ~is_taken))
+        is_taken = np.zeros(n_rows, dtype=np.uint8)
+        is_taken[rows] = 1
+        return divided(is_taken)
 
     def _search_targets(self, rows):
         """Return the gradients for the search of splits, and curvatures, of all rows."""
@@ -448,18 +445,8 @@ class BoostingTraining:
         """
         if self.rows.feature_shape is not None:
             return
-        n_features = len(self.importance)
-        is_axis = tree["direction"] < n_features
-        self.importance += np.bincount(
-            tree["direction"][is_axis], tree["gain"][is_axis], n_features
-        )
-        n_terms = np.diff(tree["sparse_start"])
-        gain = np.bincount(
-            tree["direction"][~is_axis] - n_features, tree["gain"][~is_axis], len(n_terms)
-        )
-        self.importance += np.bincount(
-            tree["sparse_feature"], np.repeat(gain / n_terms, n_terms), n_features
-        )
+        names = "direction", "gain", "sparse_start", "sparse_feature"
+        add_gains(*(tree[name] for name in names), self.importance)
 
     def _fit_constants(self, tree, leaf, rows):
         """Return the values of constant leaves."""
@@ -478,7 +465,7 @@ class BoostingTraining:
 
     def _check_values(self, value):
         """Check that values, and gradients, fit into float32."""
-        if not (np.abs(value) < LARGEST_VALUE).all():
+        if value.size and not np.abs(value).max() < LARGEST_VALUE:
             raise ValueError(
                 f"boosting diverged, values of leaves are too large in round "
                 f"{len(self.trees) + 1}: lower learning_rate={self.settings.learning_rate:g}, or "
@@ -573,22 +560,41 @@ class LeafRefit(BoostingTraining):
 
     def run(self):
         """Fit all leaves; the losses stay those of the training."""
-        for number in range(len(self.trained.trees)):
+        self.divided = super()._draw_rows(0)
+        for number, leaf in enumerate(self._leaves()):
             if self.stop[0]:
                 break
+            self.leaf = leaf
             self._add_round(number)
         self._end_losses()
         self.losses, self.is_late = self.trained.losses, self.trained.is_late
         return self
 
+    def _leaves(self):
+        """Yield the leaf of every row in each tree."""
+        n = max(1, ROUTED // len(self.raw))
+        for first in range(0, len(self.trained.trees), n):
+            yield from leaves_of_rows(self.forest[first : first + n].compact(), self.rows.X)
+
+    def _draw_rows(self, number):
+        return self.divided
+
+    def _search_targets(self, rows):
+        return ()
+
     def _grow_tree(self, number, searched, rows, others):
         """Return a trained tree, without its values, and the leaf of every row."""
         known = self.trained.trees[number]
-        tree = {name: array for name, array in known.items() if name not in LINEAR}
-        return tree, leaf_of_rows(self.forest[number].compact(), self.rows.X)
+        return {name: array for name, array in known.items() if name not in LINEAR}, self.leaf
 
 
-def leaf_of_rows(one, X):
-    """Return the number of the leaf of every row in a Forest of one tree."""
-    node = [one.apply_mapped(block)[:, 0] for block in dense_blocks(X)]
-    return -1 - one.child[np.concatenate(node)]
+def leaves_of_rows(forest, X):
+    """Return the number of the leaf of every row in each tree, a list of int32 arrays."""
+    nodes = np.concatenate([forest.apply_mapped(block) for block in dense_blocks(X)])
+    nodes = np.ascontiguousarray(nodes.T)
+    ends = forest.tree_start[1:]
+    first_leaf = (ends + np.arange(1, len(ends) + 1)) // 2 - forest.n_leaves
+    return [
+        -1 - forest.child[start:end][node] - np.int32(before)
+        for start, end, node, before in zip(forest.tree_start, ends, nodes, first_leaf)
+    ]

@@ -36,7 +36,8 @@ def test_curvatures_of_1_are_counted(n_outputs, monotonic):
         np.testing.assert_array_equal(one[name], two[name])
 
 
-def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
+@pytest.mark.parametrize("weights", [[1.5, 0, 0, -0.5, 0], [1.5, 1, -1, -0.5, 0.75]])
+def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss(weights):
     """Against a general least-squares solution in one leaf at a time."""
     rng = np.random.default_rng(0)
     X = rng.random((400, 5)).astype(np.float32)
@@ -46,16 +47,16 @@ def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss():
     tree = {  # node 0 splits on feature 1, node 2 on a mixture
         "child": np.array([1, -1, 3, -2, -3], dtype=np.int32),
         "direction": np.array([1, 5], dtype=np.int32),
-        "sparse_start": np.array([0, 2]),
-        "sparse_feature": np.array([0, 3], dtype=np.int32),
-        "sparse_weight": np.array([1.5, -0.5], dtype=np.float32),
+        "sparse_start": np.array([0, np.count_nonzero(weights)]),
+        "sparse_feature": np.flatnonzero(weights).astype(np.int32),
+        "sparse_weight": np.array([w for w in weights if w], dtype=np.float32),
     }
-    mixture = 1.5 * X[:, 0] - 0.5 * X[:, 3]
+    mixture = X @ np.array(weights, dtype=np.float32)
     leaf = np.where(X[:, 1] <= 0.4, 0, np.where(mixture <= 0.5, 1, 2)).astype(np.int32)
     spread, share = rng.uniform(0.2, 0.4, size=5).astype(np.float32), 0.1
-    of_mixture = (1.5 * spread[0]) ** 2 + (0.5 * spread[3]) ** 2
+    of_mixture = ((weights * spread) ** 2).sum()
     regression = LeafRegression(X, 30.0, 5, spread, share)
-    value, *linear = regression.fit(tree, leaf, rows, gradient, curvature, 3.0, 1.0)
+    value, *linear = regression.fit(*tree.values(), leaf, rows, gradient, curvature, 3.0, 1.0)
     raw = value[leaf]
     add_linear(X, leaf, *linear, raw)
     for number, regressors in enumerate([X[:, [1]], *2 * [np.stack([mixture, X[:, 1]], axis=1)]]):
@@ -90,7 +91,7 @@ def test_slopes_are_small_where_a_regressor_hardly_varies():
     spread = np.array([0.4], dtype=np.float32)
     own = (getattr(training_module, n) for n in ("PENALTY", "ROWS_PER_REGRESSOR"))
     regression = LeafRegression(X, *own, spread, training_module.VARIANCE_SHARE)
-    value, *linear = regression.fit(tree, leaf, rows, gradient, curvature, 3.0, 1.0)
+    value, *linear = regression.fit(*tree.values(), leaf, rows, gradient, curvature, 3.0, 1.0)
     raw = value[leaf]
     add_linear(X, leaf, *linear, raw)
     assert np.abs(raw[100]) < 20  # without the share: 769

@@ -34,6 +34,7 @@ cdef class BinnedDirections:
     cdef int32_t[::1] box_corner
     cdef int32_t[::1] box_other
     cdef int32_t[:, ::1] box_size
+    cdef tuple no_boxes                # such arrays without boxes
     cdef Table no_table                # used to unfold boxes to terms
     cdef float[::1] total              # (n_features,), 0 between draws
     cdef int32_t[::1] n_terms

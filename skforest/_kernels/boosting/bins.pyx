@@ -100,24 +100,41 @@ cdef class BinnedDirections:
         self.box_corner = np.zeros(n_boxes, dtype=np.int32)
         self.box_other = np.zeros(n_boxes, dtype=np.int32)
         self.box_size = np.zeros((n_boxes, max(self.grid.n_axes, 1)), dtype=np.int32)
+        no_size = np.zeros((0, self.box_size.shape[1]), dtype=np.int32)
+        self.no_boxes = np.zeros(0, np.int32), np.zeros(0, np.int32), no_size
 
     def terms(self, chosen):
         """Return starts, features and weights of the terms of some directions."""
-        n_terms = np.asarray(self.n_terms)[chosen]
-        is_term = np.arange(self.term_feature.shape[1]) < n_terms[:, None]
-        start = np.concatenate([[0], np.cumsum(n_terms)])
-        features, weights = np.asarray(self.term_feature), np.asarray(self.term_weight)
-        return start, features[chosen][is_term], weights[chosen][is_term]
+        cdef int64_t[::1] own = np.asarray(chosen, dtype=np.int64), starts
+        cdef int32_t[::1] features
+        cdef float[::1] weights
+        cdef int64_t d, t, n = 0
+        start = np.zeros(len(chosen) + 1, dtype=np.int64)
+        starts = start
+        for d in range(own.shape[0]):
+            n += self.n_terms[own[d]]
+            starts[d + 1] = n
+        feature, weight = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.float32)
+        features, weights = feature, weight
+        for d in range(own.shape[0]):
+            for t in range(self.n_terms[own[d]]):
+                features[starts[d] + t] = self.term_feature[own[d], t]
+                weights[starts[d] + t] = self.term_weight[own[d], t]
+        return start, feature, weight
 
     def arrays(self, chosen):
         """Return some directions as arrays of a `Forest`."""
         none = chosen[:0]
         box, row = (none, chosen) if self.boxes is None else (chosen, none)
         start, feature, weight = self.terms(row)
+        corner, other, size = self.no_boxes
+        if self.boxes is not None:
+            corner, other = np.asarray(self.box_corner)[box], np.asarray(self.box_other)[box]
+            size = np.asarray(self.box_size)[box]
         return {
-            "box_corner": np.asarray(self.box_corner)[box],
-            "box_other": np.asarray(self.box_other)[box],
-            "box_size": np.asarray(self.box_size)[box],
+            "box_corner": corner,
+            "box_other": other,
+            "box_size": size,
             "sparse_start": start,
             "sparse_feature": feature,
             "sparse_weight": weight,

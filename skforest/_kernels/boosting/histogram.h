@@ -26,17 +26,30 @@ SKF_TERMS(8)
     (sum)[k_] += (double)(terms)[k_]
 #endif
 
+/* Four columns at once: each waits for its last sum, which may be of the same bin, by itself. */
 #define SKF_ADD_TERMS(W)                                                                         \
-    for (int64_t i = 0; i < n; i++) {                                                            \
-        double *bin = sums + W * (int64_t)code[row[i]];                                          \
-        SKF_ADD_TO(bin, terms + W * i, W);                                                       \
-    }
+    if (n_columns == 4) {                                                                        \
+        const uint8_t *a = code[0], *b = code[1], *c = code[2], *d = code[3];                    \
+        double *to_a = sums[0], *to_b = sums[1], *to_c = sums[2], *to_d = sums[3];               \
+        for (int64_t i = 0; i < n; i++) {                                                        \
+            const int64_t r = row[i];                                                            \
+            const float *own = terms + W * i;                                                    \
+            SKF_ADD_TO(to_a + W * (int64_t)a[r], own, W);                                        \
+            SKF_ADD_TO(to_b + W * (int64_t)b[r], own, W);                                        \
+            SKF_ADD_TO(to_c + W * (int64_t)c[r], own, W);                                        \
+            SKF_ADD_TO(to_d + W * (int64_t)d[r], own, W);                                        \
+        }                                                                                        \
+        return;                                                                                  \
+    }                                                                                            \
+    for (int k = 0; k < n_columns; k++)                                                          \
+        for (int64_t i = 0; i < n; i++)                                                          \
+            SKF_ADD_TO(sums[k] + W * (int64_t)code[k][row[i]], terms + W * i, W);
 
-/* Adds terms[i] to the bin of row[i] in one column. */
+/* Adds terms[i] to the bin of row[i] in each of 1 to 4 columns. */
 SKF_KERNEL(skf_sum_bins,
-           (const float *SKF_RESTRICT terms, const uint8_t *code, const int32_t *row, int64_t n,
-            int stride, double *SKF_RESTRICT sums),
-           (terms, code, row, n, stride, sums))
+           (const float *terms, const uint8_t *const *code, int n_columns, const int32_t *row,
+            int64_t n, int stride, double *const *sums),
+           (terms, code, n_columns, row, n, stride, sums))
 {
     if (stride == 2) {
         SKF_ADD_TERMS(2)

@@ -13,36 +13,34 @@ the sums of h, g, h z, g z and h z z^T, and a Cholesky decomposition for each ou
 """
 
 from libc.math cimport sqrt
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 import numpy as np
 
 from ..predict.trees cimport Slopes, add_slopes
 
-cdef enum:
-    # Largest number of regressors of a leaf, from the nearest splits; chosen without a
-    # stored measurement.
-    MOST = 6
-    SUMS = 2 + 2 * MOST + MOST * MOST
-
-
-cdef struct Sums:
-    # Sums over the rows of a leaf, for one output.
-    double h
-    double g
-    double hz[MOST]
-    double gz[MOST]
-    double hzz[MOST][MOST]   # the lower half
-
-
-cdef struct Tree:
-    # Splits as in a `Forest`; directions from n_features on are sparse.
-    int32_t n_features
-    const int32_t* direction
-    const int64_t* start
-    const int32_t* feature
-    const float* weight
+cdef extern from "boosting/linear.h" nogil:
+    cdef enum:
+        MOST "SKF_MOST"      # largest number of regressors of a leaf, from the nearest splits
+        LANES "SKF_LANES_OF_LEAF"
+    ctypedef struct Tree "skf_splits":
+        int32_t n_features
+        const int32_t* direction
+        const int64_t* start
+        const int32_t* feature
+        const float* weight
+    ctypedef struct Sums "skf_leaf_sums":
+        double h[LANES]
+        double g[LANES]
+        double hzz[MOST][LANES]
+    ctypedef struct Terms "skf_terms_of_split":
+        pass
+    Terms skf_terms_of(const Tree*, int32_t)
+    void skf_add_products(
+        const Terms*, int64_t, const float*, const int32_t*, const int32_t*, int64_t, const float*,
+        const float*, int64_t, const int32_t*, Sums*
+    )
 
 
 cdef class LeafRegression:
@@ -63,21 +61,20 @@ cdef class LeafRegression:
         self.unit, self.share = unit, share
 
     def fit(
-        self, tree, const int32_t[::1] leaf, const int32_t[::1] rows,
+        self, const int32_t[::1] child, const int32_t[::1] direction,
+        const int64_t[::1] start, const int32_t[::1] feature, const float[::1] weight,
+        const int32_t[::1] leaf, const int32_t[::1] rows,
         const float[:, ::1] gradient, const float[:, ::1] curvature, double l2, double factor
     ):
         """Fit the functions of one tree, times `factor`.
 
-        tree : arrays from `TreeGrower.finish`, with boxes as sparse directions; leaf : leaf of
-        every row; rows : training rows; gradient, curvature : (n_rows, n_outputs), of all rows.
+        child, direction : arrays from `TreeGrower.finish`; start, feature, weight : from
+        `TreeGrower.terms`; leaf : leaf of every row; rows : training rows; gradient, curvature :
+        (n_rows, n_outputs), of all rows.
 
         Return the constants, float64 of shape (n_leaves, n_outputs), and the arrays `slope_start`,
         `slope_feature` and `slope` of a `Forest`.
         """
-        cdef const int32_t[::1] child = tree["child"], direction = tree["direction"]
-        cdef const int64_t[::1] start = tree["sparse_start"]
-        cdef const int32_t[::1] feature = tree["sparse_feature"]
-        cdef const float[::1] weight = tree["sparse_weight"]
         cdef int64_t n_leaves = (child.shape[0] + 1) // 2, K = gradient.shape[1], own, k
         cdef int64_t n_slopes = 0
         cdef Tree view
@@ -92,8 +89,10 @@ cdef class LeafRegression:
         cdef int32_t[:, ::1] regressor = np.full((n_leaves, MOST), -1, dtype=np.int32)
         cdef double[:, :, ::1] coefficient = np.zeros((n_leaves, K, MOST))
         cdef double[:, ::1] value = found
-        cdef double[:, ::1] memory = np.zeros((n_leaves * K, SUMS))
-        cdef Sums* sums = <Sums*>&memory[0, 0]
+        cdef uint8_t[::1] memory = np.zeros(n_leaves * K * sizeof(Sums), dtype=np.uint8)
+        cdef Sums* sums = <Sums*>&memory[0]
+        cdef uint8_t[::1] of_splits = np.empty(n_leaves * sizeof(Terms), dtype=np.uint8)
+        cdef Terms* terms = <Terms*>&of_splits[0]
         cdef int64_t[::1] n_rows = np.zeros(n_leaves, dtype=np.int64)
         cdef int32_t[::1] parent = np.full(child.shape[0], -1, dtype=np.int32)
         slope_start = np.zeros(n_leaves + 1, dtype=np.int64)
@@ -101,8 +100,14 @@ cdef class LeafRegression:
         with nogil:
             for own in range(rows.shape[0]):
                 n_rows[leaf[rows[own]]] += 1
+            for own in range(direction.shape[0]):
+                terms[own] = skf_terms_of(&view, <int32_t>own)
             self.find_regressors(&view, child, parent, n_rows, regressor)
-            self.add_up(&view, leaf, rows, gradient, curvature, regressor, sums)
+            if rows.shape[0]:
+                skf_add_products(
+                    terms, view.n_features, &self.X[0, 0], &leaf[0], &rows[0], rows.shape[0],
+                    &gradient[0, 0], &curvature[0, 0], K, &regressor[0, 0], sums
+                )
             for own in range(n_leaves):
                 for k in range(K):
                     value[own, k] = factor * self.solve(
@@ -144,47 +149,6 @@ cdef class LeafRegression:
                 above = parent[above]
             leaf += 1
 
-    cdef double project(self, const Tree* tree, int32_t split, const float* x) noexcept nogil:
-        """Project a row on the direction of a split."""
-        cdef int32_t row = tree.direction[split] - tree.n_features
-        cdef int64_t t
-        cdef double total = 0
-        if row < 0:
-            return x[tree.direction[split]]
-        for t in range(tree.start[row], tree.start[row + 1]):
-            total += <double>tree.weight[t] * x[tree.feature[t]]
-        return total
-
-    cdef void add_up(
-        self, const Tree* tree, const int32_t[::1] leaf, const int32_t[::1] rows,
-        const float[:, ::1] gradient, const float[:, ::1] curvature,
-        const int32_t[:, ::1] regressor, Sums* sums
-    ) noexcept nogil:
-        """Add up the rows of all leaves."""
-        cdef int64_t at, i, k, d, e, n, K = gradient.shape[1]
-        cdef int32_t own
-        cdef double g, h, hz
-        cdef double z[MOST]
-        cdef Sums* to
-        for at in range(rows.shape[0]):
-            i = rows[at]
-            own = leaf[i]
-            n = 0
-            while n < MOST and regressor[own, n] >= 0:
-                z[n] = self.project(tree, regressor[own, n], &self.X[i, 0])
-                n += 1
-            for k in range(K):
-                g, h = gradient[i, k], curvature[i, k]
-                to = &sums[own * K + k]
-                to.h += h
-                to.g += g
-                for d in range(n):
-                    hz = h * z[d]
-                    to.hz[d] += hz
-                    to.gz[d] += g * z[d]
-                    for e in range(d + 1):
-                        to.hzz[d][e] += hz * z[e]
-
     cdef double variance_of(self, const Tree* tree, int32_t split) noexcept nogil:
         """Return the variance of a projection in all rows, as if features were uncorrelated."""
         cdef int32_t row = tree.direction[split] - tree.n_features
@@ -207,19 +171,20 @@ cdef class LeafRegression:
         cdef int place[MOST]
         cdef double total, variance
         cdef int n = 0, d, e, f
-        cdef double constant = -sums.g / (sums.h + l2) if sums.h + l2 > 0 else 0
+        cdef double h = sums.h[MOST], g = sums.g[MOST]
+        cdef double constant = -g / (h + l2) if h + l2 > 0 else 0
         for d in range(MOST):
-            if regressor[d] < 0 or not sums.h > 0:
+            if regressor[d] < 0 or not h > 0:
                 break
-            total = sums.hz[d] / sums.h
-            variance = sums.hzz[d][d] - sums.hz[d] * total
+            total = sums.h[d] / h
+            variance = sums.hzz[d][d] - sums.h[d] * total
             # A regressor that hardly varies in the leaf has no coefficient.
             if variance > 1e-9 * sums.hzz[d][d]:
-                place[n], mean[n], deviation[n] = d, total, sqrt(variance / sums.h)
+                place[n], mean[n], deviation[n] = d, total, sqrt(variance / h)
                 n += 1
         for d in range(n):
             for e in range(d + 1):
-                total = sums.hzz[place[d]][place[e]] - sums.hz[place[d]] * mean[e]
+                total = sums.hzz[place[d]][place[e]] - sums.h[place[d]] * mean[e]
                 total = total / deviation[d] / deviation[e]
                 if d == e:
                     variance = self.variance_of(tree, regressor[place[d]])
@@ -228,7 +193,7 @@ cdef class LeafRegression:
                     total -= L[d][f] * L[e][f]
                 L[d][e] = sqrt(total) if d == e else total / L[e][e]
         for d in range(n):
-            total = (sums.g * mean[d] - sums.gz[place[d]]) / deviation[d]
+            total = (g * mean[d] - sums.g[place[d]]) / deviation[d]
             for e in range(d):
                 total -= L[d][e] * coefficient[place[e]]
             coefficient[place[d]] = total / L[d][d]

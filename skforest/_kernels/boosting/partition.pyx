@@ -133,6 +133,51 @@ def draw_rows(const int32_t[::1] rows, int64_t n, int64_t n_rows, seed):
     return drawn, rest
 
 
+def divided(const uint8_t[::1] is_taken):
+    """Return the rows that are taken, and all others, ascending."""
+    cdef int64_t i, n = 0, n_out = 0, n_rows = is_taken.shape[0]
+    for i in range(n_rows):
+        n += is_taken[i] != 0
+    taken, rest = np.empty(n, dtype=np.int32), np.empty(n_rows - n, dtype=np.int32)
+    cdef int32_t[::1] own = taken, others = rest
+    n = 0
+    with nogil:
+        for i in range(n_rows):
+            if is_taken[i]:
+                own[n] = <int32_t>i
+                n += 1
+            else:
+                others[n_out] = <int32_t>i
+                n_out += 1
+    return taken, rest
+
+
+def add_gains(
+    const int32_t[::1] direction, const float[::1] gain, const int64_t[::1] start,
+    const int32_t[::1] feature, double[::1] importance
+):
+    """Add the gains of the splits of a tree to their features; directions share them equally.
+
+    Parameters are arrays of the tree; importance : (n_features,).
+    """
+    cdef int64_t s, t, n_features = importance.shape[0]
+    cdef int32_t d
+    found = np.zeros((2, n_features)), np.zeros(start.shape[0])
+    cdef double[:, ::1] total = found[0]
+    cdef double[::1] of_direction = found[1]
+    with nogil:
+        for s in range(direction.shape[0]):
+            if direction[s] < n_features:
+                total[0, direction[s]] += gain[s]
+            else:
+                of_direction[direction[s] - n_features] += gain[s]
+        for d in range(<int32_t>start.shape[0] - 1):
+            for t in range(start[d], start[d + 1]):
+                total[1, feature[t]] += of_direction[d] / (start[d + 1] - start[d])
+        for s in range(n_features):
+            importance[s] = importance[s] + total[0, s] + total[1, s]
+
+
 def leaf_sums(
     const int32_t[::1] leaf, const int32_t[::1] rows, const float[:, ::1] gradient,
     const float[:, ::1] curvature, int64_t n_leaves

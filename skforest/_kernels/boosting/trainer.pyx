@@ -37,7 +37,9 @@ from ..base.random cimport Random, hash_seed
 
 
 cdef extern from "boosting/histogram.h" nogil:
-    void skf_sum_bins(const float*, const uint8_t*, const int32_t*, int64_t, int, double*)
+    void skf_sum_bins(
+        const float*, const uint8_t* const*, int, const int32_t*, int64_t, int, double* const*
+    )
     void skf_gather_terms(const float*, const int32_t*, int64_t, int, float*)
     void skf_add_up(const float*, const int32_t*, int64_t, int, double*)
 
@@ -58,6 +60,7 @@ cdef struct Node:
     int64_t out_start         # likewise, for rows outside the sample, which follow it
     int64_t out_end
     int32_t depth
+    int32_t child             # the left child, which the right one follows; -1: a leaf
     int32_t slot              # slot of its histogram
     int32_t sibling           # the smaller sibling, whose histogram is subtracted; or -1
     bint is_summed            # its histogram is a sum over its rows
@@ -127,11 +130,9 @@ cdef class TreeGrower:
     cdef int64_t min_leaf
     cdef int32_t max_depth
     cdef int32_t max_leaves            # 0: no limit
-    cdef list child, threshold, direction, gain, weight, bounds
     cdef list parent, split_column     # for open nodes, see `open_splits`
     cdef bint is_restricted            # open nodes search only some of the columns
     cdef const uint8_t[:, ::1] allowed
-    cdef int32_t[::1] leaf             # leaf of every row
     cdef object used                   # numbers of the directions of a finished tree
 
     def __init__(self, rows, settings, BinnedDirections directions not None):
@@ -144,7 +145,10 @@ cdef class TreeGrower:
         self.is_restricted = False
         self.histogram, self.row_terms = np.empty(1), np.empty(1, dtype=np.float32)
         self.rows = RowPartition(self.code, directions)
-        self.row = self.rows.row
+        self.row, self.node_bytes = self.rows.row, np.zeros(0, dtype=np.uint8)
+        n_columns = self.n_features + directions.n_directions
+        self.columns = np.arange(n_columns, dtype=np.int32)
+        self.bin_start = np.zeros(n_columns + 1, dtype=np.int64)
 
     # --------------------------------------------------------------------------- starting a tree
 
@@ -160,6 +164,7 @@ cdef class TreeGrower:
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
+        cdef int32_t column, n_cuts, c = 0
         random.state = hash_seed(seed, 0)
         self.n_in, self.n_out = len(rows), len(out_rows)
         self.row[: self.n_in], self.row[self.n_in :] = rows, out_rows
@@ -167,25 +172,23 @@ cdef class TreeGrower:
         with nogil:
             self.directions.draw(&random, cumulative)
         self.directions.find_bins(&random, self.row[: self.n_in])
-        used = np.flatnonzero(self.directions.n_cuts)
-        features = np.arange(self.n_features)
-        columns = np.concatenate([features, self.n_features + used]).astype(np.int32)
-        self.columns, self.n_columns = columns, len(columns)
-        bins = [self.count_bins(column) for column in columns]
-        self.bin_start = np.cumsum([0, *bins], dtype=np.int64)
-        self.slot_length = self.bin_start[self.n_columns] * self.stride
-        self.child, self.weight = [-1], [float(self.n_in)]
-        self.threshold, self.direction, self.gain = [], [], []
-        self.bounds = [(-INFINITY, INFINITY)]
-        self.leaf = np.zeros(self.n_rows, dtype=np.int32)
-        self.node_bytes = np.zeros(0, dtype=np.uint8)
+        for column in range(self.columns.shape[0]):
+            if column < self.n_features:
+                n_cuts = self.cut_start[column + 1] - self.cut_start[column]
+            else:
+                n_cuts = self.directions.n_cuts[column - self.n_features]
+            if column < self.n_features or n_cuts > 0:
+                self.columns[c], self.bin_start[c + 1] = column, self.bin_start[c] + n_cuts + 1
+                c += 1
+        self.n_columns = c
+        self.slot_length = self.bin_start[c] * self.stride
         self.reserve_nodes(1)
         self.n_nodes = self.n_open = self.n_slots = 1
         self.free_slots = []
+        memset(self.nodes, 0, sizeof(Node))
         self.nodes[0].start, self.nodes[0].end = 0, self.n_in
         self.nodes[0].out_start, self.nodes[0].out_end = self.n_in, self.n_rows
-        self.nodes[0].depth, self.nodes[0].slot = 0, 0
-        self.nodes[0].sibling = -1
+        self.nodes[0].child = self.nodes[0].sibling = -1
         self.nodes[0].is_summed = True
         self.nodes[0].lower, self.nodes[0].upper = -INFINITY, INFINITY
         self.open_nodes()
@@ -224,11 +227,6 @@ cdef class TreeGrower:
                 own[self.n_search] = mean / n_outputs
                 own[self.count_at] = one
         return 0
-
-    cdef int64_t count_bins(self, int32_t column) noexcept:
-        if column < self.n_features:
-            return self.cut_start[column + 1] - self.cut_start[column] + 1
-        return self.directions.n_cuts[column - self.n_features] + 1
 
     def write_bins(self, int64_t first, int64_t last):
         """Write the bins of the rows first .. last - 1, in all directions."""
@@ -304,7 +302,7 @@ cdef class TreeGrower:
 
     def column_features(self):
         """Return the features of the columns of the tree: bool, (n_columns, n_features)."""
-        columns = np.asarray(self.columns)
+        columns = np.asarray(self.columns)[: self.n_columns]
         is_axis = columns < self.n_features
         used = np.zeros((len(columns), self.n_features), dtype=bool)
         used[is_axis, columns[is_axis]] = True
@@ -315,7 +313,8 @@ cdef class TreeGrower:
 
     def open_splits(self):
         """Return the parent of each open node, and the column that split it."""
-        columns = np.searchsorted(self.columns, np.array(self.split_column, dtype=np.int32))
+        own = np.asarray(self.columns)[: self.n_columns]
+        columns = np.searchsorted(own, np.array(self.split_column, dtype=np.int32))
         return np.array(self.parent, dtype=np.intp), columns
 
     def restrict(self, allowed):
@@ -359,9 +358,7 @@ cdef class TreeGrower:
 
     cdef double* sums_of(self, const Node* node, int32_t c) noexcept nogil:
         """Return the histogram of a node in a column."""
-        return &self.histogram[
-            node.slot * self.slot_length + self.bin_start[c] * self.stride
-        ]
+        return &self.histogram[node.slot * self.slot_length + self.bin_start[c] * self.stride]
 
     cdef void sum_rows(
         self, const Node* node, int32_t first, int32_t last, float* terms
@@ -371,16 +368,21 @@ cdef class TreeGrower:
         terms : memory for those of a block
         """
         cdef int64_t at = node.start, n
-        cdef int32_t c
+        cdef int32_t c, k, n_columns
+        cdef const uint8_t* codes[4]
+        cdef double* sums[4]
         n = (self.bin_start[last] - self.bin_start[first]) * self.stride
         memset(self.sums_of(node, first), 0, n * sizeof(double))
         while at < node.end:
             n = min(<int64_t>BLOCK, node.end - at)
             skf_gather_terms(&self.row_terms[0], &self.row[at], n, self.stride, terms)
-            for c in range(first, last):
-                skf_sum_bins(
-                    terms, self.codes_of(c), &self.row[at], n, self.stride, self.sums_of(node, c)
-                )
+            c = first
+            while c < last:
+                n_columns = min(4, last - c)
+                for k in range(n_columns):
+                    codes[k], sums[k] = self.codes_of(c + k), self.sums_of(node, c + k)
+                skf_sum_bins(terms, codes, n_columns, &self.row[at], n, self.stride, sums)
+                c += n_columns
             at += n
 
     cdef void subtract(self, const Node* node, const Node* sibling, int32_t c) noexcept nogil:
@@ -494,10 +496,8 @@ cdef class TreeGrower:
             return 0
         self.rows.keep(place)
         self.rows.keep(place + 1)
-        self.child[number] = self.n_nodes
-        self.threshold.append(self.threshold_of(node))
-        self.direction.append(node.column)
-        self.gain.append(min(node.gain, 3e38))  # float32
+        memset(left, 0, 2 * sizeof(Node))
+        node.child = self.n_nodes
         left.start, left.end = node.start, node.start + n_left
         right.start, right.end = left.end, node.end
         left.out_start, left.out_end = node.out_start, node.out_start + n_out_left
@@ -510,12 +510,11 @@ cdef class TreeGrower:
             self.n_slots += 1
         for one in range(2):
             child = left + one
-            child.depth = node.depth + 1
+            child.depth, child.child = node.depth + 1, -1
             child.is_summed = one == small
             child.sibling = -1 if one == small else self.n_nodes + small
             child.slot = slot if one == small else node.slot
-            self.weight.append(float(child.end - child.start))
-            self.child.append(-1)
+            child.lower, child.upper = node.lower, node.upper
         if self.is_bounded:
             self.bound_children(node, left, right)
         self.parent += [number, number]
@@ -523,17 +522,13 @@ cdef class TreeGrower:
         self.n_nodes += 2
         return 0
 
-    cdef int bound_children(self, const Node* node, Node* left, Node* right) except -1:
-        """Set the bounds of the values below two children."""
+    cdef void bound_children(self, const Node* node, Node* left, Node* right) noexcept nogil:
+        """Set the bounds of the values below two children, which are those of their parent."""
         cdef int32_t sign = self.sign_of(node.column)
-        left.lower, left.upper = node.lower, node.upper
-        right.lower, right.upper = node.lower, node.upper
         if sign > 0:
             left.upper = right.lower = node.middle
         elif sign < 0:
             left.lower = right.upper = node.middle
-        self.bounds += [(left.lower, left.upper), (right.lower, right.upper)]
-        return 0
 
     cdef int32_t sign_of(self, int32_t column) noexcept nogil:
         """Return the sign of the change of values along a column, 0 if it is free."""
@@ -550,31 +545,49 @@ cdef class TreeGrower:
 
     def finish(self):
         """Return the arrays of the tree without values: `child` of a leaf is -1 - (its number)."""
-        cdef int32_t number, leaf = 0
-        cdef int64_t i
+        cdef int32_t number, d, n_leaves = 0, n_splits = self.n_nodes // 2, n_used = 0
+        cdef int64_t i, split
         cdef const Node* node
-        child = np.array(self.child, dtype=np.int32)
-        is_leaf = child < 0
-        child[is_leaf] = -1 - np.arange(is_leaf.sum(), dtype=np.int32)
-        for number in np.flatnonzero(is_leaf):
-            node = self.nodes + number
-            for i in range(node.start, node.end):
-                self.leaf[self.row[i]] = leaf
-            for i in range(node.out_start, node.out_end):
-                self.leaf[self.row[i]] = leaf
-            leaf += 1
-        direction = np.array(self.direction, dtype=np.int32)
-        used, place = np.unique(direction[direction >= self.n_features], return_inverse=True)
-        direction[direction >= self.n_features] = self.n_features + place
-        self.used = used - self.n_features
-        return {
-            "child": child,
-            "node_weight": np.array(self.weight),
-            "threshold": np.array(self.threshold, dtype=np.float32),
-            "direction": direction,
-            "gain": np.array(self.gain, dtype=np.float32),
-            **self.directions.arrays(self.used),
-        }, np.asarray(self.leaf)
+        arrays = {
+            "child": np.empty(self.n_nodes, dtype=np.int32),
+            "node_weight": np.empty(self.n_nodes),
+            "threshold": np.empty(n_splits, dtype=np.float32),
+            "direction": np.empty(n_splits, dtype=np.int32),
+            "gain": np.empty(n_splits, dtype=np.float32),
+        }
+        leaf_of_row = np.empty(self.n_rows, dtype=np.int32)
+        number_of = np.full(self.directions.n_directions, -1, dtype=np.int32)  # of used directions
+        cdef int32_t[::1] child = arrays["child"], direction = arrays["direction"]
+        cdef int32_t[::1] leaf = leaf_of_row, new = number_of
+        cdef double[::1] weight = arrays["node_weight"]
+        cdef float[::1] threshold = arrays["threshold"], gain = arrays["gain"]
+        with nogil:
+            for number in range(self.n_nodes):
+                node = self.nodes + number
+                weight[number] = <double>(node.end - node.start)
+                if node.child < 0:
+                    child[number] = -1 - n_leaves
+                    for i in range(node.start, node.end):
+                        leaf[self.row[i]] = n_leaves
+                    for i in range(node.out_start, node.out_end):
+                        leaf[self.row[i]] = n_leaves
+                    n_leaves += 1
+                    continue
+                split = (node.child - 1) // 2
+                child[number], direction[split] = node.child, node.column
+                threshold[split] = self.threshold_of(node)
+                gain[split] = <float>min(node.gain, 3e38)
+                if node.column >= self.n_features:
+                    new[node.column - self.n_features] = 0
+            for d in range(new.shape[0]):
+                if new[d] == 0:
+                    new[d] = n_used
+                    n_used += 1
+            for split in range(n_splits):
+                if direction[split] >= self.n_features:
+                    direction[split] = self.n_features + new[direction[split] - self.n_features]
+        self.used = np.flatnonzero(number_of >= 0)
+        return arrays | self.directions.arrays(self.used), leaf_of_row
 
     def terms(self):
         """Return starts, features and weights of all directions, or boxes, of a finished tree."""
@@ -582,4 +595,5 @@ cdef class TreeGrower:
 
     def leaf_bounds(self):
         """Return bounds of the leaf values of a finished tree, (n_leaves, 2), with constraints."""
-        return np.array(self.bounds)[np.array(self.child) < 0]
+        leaves = [n for n in range(self.n_nodes) if self.nodes[n].child < 0]
+        return np.array([(self.nodes[n].lower, self.nodes[n].upper) for n in leaves])

@@ -43,6 +43,13 @@ cdef inline void add_slopes(
 ) noexcept nogil:
     """out += the linear function of a row of values, at the features x."""
     cdef int64_t j, k
+    cdef double total
+    if slopes.n_outputs == 1:  # the sum stays in a register
+        total = out[0]
+        for j in range(slopes.start[value_row], slopes.start[value_row + 1]):
+            total += <double>slopes.slope[j] * x[slopes.feature[j]]
+        out[0] = total
+        return
     for j in range(slopes.start[value_row], slopes.start[value_row + 1]):
         for k in range(slopes.n_outputs):
             out[k] += <double>slopes.slope[j * slopes.n_outputs + k] * x[slopes.feature[j]]
