@@ -189,7 +189,7 @@ REFERENCES = """
 
 
 @with_texts()
-class _Blend(MemberParameters, TableEstimator):
+class _Blend(TableEstimator):
     """Parameters and training shared by classifier and regressor."""
 
     _parameter_constraints: dict = {
@@ -490,7 +490,7 @@ class _Blend(MemberParameters, TableEstimator):
 
 
 @described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)
-class BlendedForestClassifier(ForestClassifierMixin, _Blend):
+class BlendedForestClassifier(MemberParameters, ForestClassifierMixin, _Blend):
     """Blend of several kinds of forests for classification.
 
     No kind of forest is the best on all tables. A blend trains several kinds, weights them by how
@@ -549,7 +549,7 @@ class BlendedForestClassifier(ForestClassifierMixin, _Blend):
 
 
 @described(PARAMETERS, ATTRIBUTES, without=("forest_",), notes=NOTES, references=REFERENCES)
-class BlendedForestRegressor(ForestRegressorMixin, _Blend):
+class BlendedForestRegressor(MemberParameters, ForestRegressorMixin, _Blend):
     """Blend of several kinds of forests for regression.
 
     It works like `BlendedForestClassifier`, with weights that minimise the squared error on

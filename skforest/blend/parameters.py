@@ -12,7 +12,7 @@ def is_estimator(value):
 
 @with_texts()
 class MemberParameters:
-    """Parameters and tags of estimators with named `members`; before the base class."""
+    """Parameters and tags of estimators with named `members`; before all other base classes."""
 
     def _pairs(self):
         """Entries ``(name, estimator)`` of `members`, unless the name is that of a parameter."""

@@ -430,7 +430,8 @@ def numbers_rows(column):
     n, first = len(column), column[:MIN_NUMBERED]
     if n < MIN_NUMBERED or (first != np.rint(first)).any():
         return False
-    is_dense = np.ptp(column) < 2 * n  # False with missing values
+    with np.errstate(over="ignore"):
+        is_dense = np.ptp(column) < 2 * n  # False with missing values
     return bool(is_dense and (column == np.rint(column)).all() and len(np.unique(column)) == n)
 
 

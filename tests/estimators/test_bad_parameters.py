@@ -47,7 +47,7 @@ BAD_VALUES = {
     "linear_leaves": ["yes", 2, None],
     "linear_start": ["yes", 0, -1.0, np.nan, True, False],
     "monotonic_cst": ["up", 1, [2, 0, 0, 0, 0, 0], [1], {"a": 1}],
-    "interaction_cst": ["all", 1, [1, 2], [["q"]], [[7]], {"a": 1}],
+    "interaction_cst": ["all", 1, [1, 2], [["q"]], [[7]], [[6]], [[-1]], [[0, True]], {"a": 1}],
     "l2_regularization": [-0.1, "some", None, np.nan, np.inf],
     "subsample": [0, 1.5, -0.1, "half", None, np.nan],
     "n_bags": [0, -1, 1.5, "many", None],

@@ -31,6 +31,7 @@ import skforest
 from skforest import (
     BlendedForestClassifier,
     ManifoldForestClassifier,
+    ManifoldForestRegressor,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
 )
@@ -39,6 +40,17 @@ from skforest.estimators.prediction import response_of
 from skforest.training import early_stopping
 
 # ------------------------------------------------------------------------ folds, groups, scoring
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_there_are_no_more_folds_than_rows_or_groups(n):
+    X, y = targets(14)
+    blend = regressor(members=[("tree", ManifoldForestRegressor(2))], cv=9)
+    assert blend._read_samples(X[:n], y[:n], None, None).n_folds == n
+    weight = np.arange(14) < n
+    assert blend._read_samples(X, y, weight, None).n_folds == n
+    assert blend._read_samples(X, y, None, np.arange(14) % n).n_folds == n
+    blend.fit(X[:n], y[:n])
 
 
 def test_groups_are_left_out_together():
@@ -253,6 +265,27 @@ def test_splitters_without_rows():
         classifier(cv=[([0, 1], [2, 3]), ([], [0, 1])]).fit(X, y)
     with pytest.raises(ValueError, match="cv has no test rows with a positive weight"):
         classifier(cv=PredefinedSplit(np.arange(120) // 60 - 1)).fit(X, y, np.arange(120) < 60)
+
+
+def test_rows_of_splits_are_counted_from_0_and_the_splits_with_weight_count():
+    X, y = classes()
+    for rows, words in (([-1], "test"), ([120], "test"), ([[0]], "row numbers or masks")):
+        with pytest.raises(ValueError, match=f"cv .*{words}"):
+            classifier(cv=[(np.arange(60), rows)]).fit(X, y)
+    splitter, part = PredefinedSplit(np.arange(120) // 30), np.arange(120) // 30
+    for weight, n_folds in ((None, 4), (part != 1, 3), (part % 2, 2)):
+        samples = classifier(cv=splitter)._read_samples(X, y, weight, None)
+        assert samples.n_folds == n_folds and set(samples.fold[samples.fold >= 0]) == {
+            *range(n_folds)
+        }
+
+
+def test_groups_of_rows_with_several_labels_are_held_out():
+    X, y = classes()
+    groups = np.arange(120) // 6
+    samples = classifier()._read_samples(X, np.stack([y, y > 0], axis=1), None, groups)
+    assert samples.n_folds == 5
+    assert all(len(set(samples.fold[groups == group])) == 1 for group in range(20))
 
 
 def test_members_get_the_groups(monkeypatch):

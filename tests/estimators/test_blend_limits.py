@@ -1,5 +1,7 @@
 """Limits of time of blends, for training and for prediction."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from blends import CO2, classes, classifier, each_kind
@@ -22,7 +24,7 @@ from skforest import (
     RandomHingeForestClassifier,
 )
 from skforest.blend.members import OwnMember, criterion_of
-from skforest.blend.schedule import train_in_time
+from skforest.blend.schedule import shortened, train_in_time
 from skforest.training.threads import TimeLimit
 
 
@@ -222,3 +224,18 @@ def test_max_predict_us(monkeypatch):
         blend = classifier(max_predict_us=1).fit(X, y)
     assert list(blend.members_) == ["ManifoldForest"]
     assert blend.leaderboard_.loc["co2", "predict_us"] == 3
+
+
+def test_what_a_time_limit_has_made_smaller_is_told():
+    """Members that were left out, that have fewer bags, and whose bags are not complete."""
+
+    def member(name, n_done, is_cut):
+        return SimpleNamespace(name=name, n_done=n_done, n_folds=3, unit="bag", is_cut=is_cut)
+
+    whole, few, cut = member("a", 3, False), member("b", 2, False), member("c", 3, True)
+    both, absent = member("d", 1, True), member("e", 0, False)
+    assert shortened([whole], [whole]) == ""
+    assert shortened([absent, whole, few, cut, both], [whole, few, cut, both]) == (
+        "e left out of the blend; b 2 of 3 bags; the training of c was cut short; "
+        "d 1 of 3 bags, one of them cut short"
+    )

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from blends import classes, classifier, regressor, targets
 from sklearn.base import clone
+from sklearn.linear_model import HuberRegressor
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import get_tags
 
 import skforest
 from skforest import BlendedForestClassifier, BlendedForestRegressor, ObliqueBoostingClassifier
@@ -110,6 +113,24 @@ class Codes(GaussianNB):
         return super().fit(X, y, sample_weight)
 
 
+def test_a_blend_takes_several_outputs_if_every_member_does():
+    of_one, of_several = GaussianNB(), DecisionTreeClassifier()
+    for members, expected in (
+        ([of_one, of_several], False),
+        ([of_several, of_one], False),
+        ([of_several, ("again", of_several)], True),
+        ("auto", True),
+    ):
+        tags = get_tags(BlendedForestClassifier(members))
+        assert tags.target_tags.multi_output == tags.classifier_tags.multi_label == expected
+    of_one, of_several = HuberRegressor(), DecisionTreeRegressor()
+    for members, expected in (
+        ([of_one, of_several], False), ([of_several, of_one], False), ([of_several], True)
+    ):  # fmt: skip
+        tags = get_tags(BlendedForestRegressor(members))
+        assert tags.target_tags.multi_output == expected and tags.classifier_tags is None
+
+
 def test_xgboost_gets_numbers_for_labels(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", SimpleNamespace(XGBClassifier=Codes))
     X, y = classes(90)
@@ -120,6 +141,39 @@ def test_xgboost_gets_numbers_for_labels(monkeypatch):
     assert member.classes_.tolist() == ["x", "y", "z"]
     np.testing.assert_array_equal(member.predict(X), blend.predict(X))
     assert (member.predict(X) == labels).mean() > 0.6
+
+
+def test_what_a_blend_sets_in_its_members():
+    forest = skforest.RandomHingeForestClassifier(verbose=1)
+    scaled = Pipeline([("first", DecisionTreeClassifier()), ("last", forest)])
+    fixed = skforest.ManifoldForestClassifier(n_jobs=2, random_state=3, categorical_features=[0])
+    for verbose, of_forest, of_fixed in ((0, 1, 0), (1, 1, 0), (2, 1, 1), (4, 3, 3)):
+        blend = BlendedForestClassifier(verbose=verbose, n_jobs=3, categorical_features=None)
+        assert names.set_by_blend(blend, forest, 7) == {
+            "random_state": 7,
+            "n_jobs": 3,
+            "calibrate": False,
+            "verbose": of_forest,
+            "categorical_features": None,
+        }
+        assert names.set_by_blend(blend, fixed, 7) == {"verbose": of_fixed}
+        own = {"first__random_state": 7, "last__random_state": 7}
+        assert names.set_by_blend(blend, scaled, 7) == own
+
+
+def test_weights_reach_the_models_in_members_by_name():
+    X, y = classes(60)
+    weight = np.random.default_rng(0).exponential(size=60) ** 2
+    tree = DecisionTreeClassifier(max_depth=1, random_state=0)
+    codes = names.LabelCodes(tree).fit(X, np.array(["x", "y", "z"])[y], sample_weight=weight)
+    expected = clone(tree).fit(X, y, sample_weight=weight).predict_proba(X)
+    np.testing.assert_array_equal(codes.predict_proba(X), expected)
+    X, y = targets(60)
+    linear = names.OTHERS["linear"][1]().fit(X, y, sample_weight=weight)
+    scaled = linear[:-1].transform(X)
+    expected = clone(linear[-1]).fit(scaled, y, sample_weight=weight).predict(scaled)
+    np.testing.assert_array_equal(linear.predict(X), expected)
+    assert not np.allclose(clone(linear).fit(X, y).predict(X), expected)
 
 
 def test_names_in_parameters_and_clones():

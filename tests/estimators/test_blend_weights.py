@@ -1,5 +1,7 @@
 """Weights of the members of blends: their choice, criteria, temperature."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from blends import classes, classifier
@@ -9,6 +11,7 @@ from sklearn.metrics import log_loss, r2_score
 
 import skforest
 from skforest import ManifoldForestClassifier
+from skforest.blend.leaderboard import comparison
 from skforest.training.blending import (
     HeldOutLogLoss,
     HeldOutR2,
@@ -19,6 +22,7 @@ from skforest.training.blending import (
     greedy_weights,
     sharpened,
     unseen_response,
+    with_temperature,
 )
 from skforest.training.method import mean_by_row
 
@@ -358,3 +362,35 @@ def test_few_rows_that_are_all_right_are_not_sharpened_without_a_limit():
     right = np.tile([0.02, 0.08, 0.9], (50, 1))
     own = np.full(50, 2), np.ones(50), np.arange(50) % 5, 5
     assert 0.9 < sharpened(right, find_temperature(right, *own))[0, 2] < 52 / 53
+
+
+def test_the_temperature_of_a_fold_is_found_on_the_others():
+    """The model is too certain in fold 0, and too cautious in fold 1."""
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet(np.ones(3), size=600)
+    codes = (rng.random((600, 1)) > np.cumsum(true, axis=1)[:, :2]).sum(axis=1)
+    fold = np.arange(600) % 2
+    probability = np.where(fold[:, None] == 0, sharpened(true, 1 / 3), sharpened(true, 2.0))
+    found = with_temperature(probability, codes, np.ones(600), fold, 2)
+    for own in (0, 1):
+        rows, temperature = fold == own, find_temperature(
+            probability[fold != own], codes[fold != own], np.ones(300), np.arange(300) % 4, 4
+        )  # fmt: skip
+        expected = sharpened(probability[rows], temperature)
+        np.testing.assert_allclose(found[rows], expected, atol=0.02)
+    weight = np.where(np.arange(600) < 300, 1e-6, 1.0)  # rows of no weight have no influence
+    other = with_temperature(probability, np.where(weight < 1, 0, codes), weight, fold, 2)
+    half = with_temperature(probability[300:], codes[300:], np.ones(300), fold[300:], 2)
+    np.testing.assert_allclose(other[300:], half, atol=0.02)
+    # So it is on the leaderboard, by halves of the folds, unless calibrate=False.
+    samples = SimpleNamespace(
+        classes=[np.arange(3)],
+        compared_y=codes[:, None] * 1.0,
+        compared_weight=weight,
+        temperature_folds=lambda: (np.arange(600) % 5, 5),
+    )
+    criterion = HeldOutLogLoss(codes[:, None], [3], weight)
+    halves = with_temperature(probability, codes, weight, np.arange(600) % 5 % 2, 2)
+    for calibrate, expected in ((True, halves), (False, probability)):
+        score = comparison(SimpleNamespace(calibrate=calibrate), criterion, samples)
+        assert score(probability) == criterion.score(criterion.reduce(expected))

@@ -25,6 +25,7 @@ from skforest import (
 from skforest.training import boosting as training_module
 from skforest.training.early_stopping import balanced_folds
 from skforest.training.losses import loss_names, make_loss
+from skforest.training.losses.scales import log_ratio, robust_size
 
 LOSSES = sorted(loss_names("for_boosting"))
 
@@ -400,6 +401,30 @@ def test_early_stopping_for_powers_near_the_limits(power):
     model = quick(ObliqueBoostingRegressor, loss=TweedieLoss(power)).fit(X, y)
     assert min(model.n_iter_) > 0
     assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "absolute_error"])
+def test_sizes_of_residuals_are_those_of_weighted_rows(loss, monkeypatch):
+    X, y = make_friedman1(60, 6, random_state=0)
+    weight, seen = np.random.default_rng(0).exponential(size=60), []
+
+    def recorded(values, weight):
+        seen.append(weight)
+        return robust_size(values, weight)
+
+    monkeypatch.setattr("skforest.training.boosting_rounds.robust_size", recorded)
+    model = quick(ObliqueBoostingRegressor, loss=loss, n_bags=1, early_stopping=False)
+    model.set_params(n_estimators=2, linear_start=None).fit(X, y, weight)
+    assert len(seen) == 2
+    np.testing.assert_allclose(np.sort(seen[0]) / seen[0].sum(), np.sort(weight) / weight.sum())
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_means_of_0_have_no_ratio():
+    """Such as those of rare counts among the rows that a bag held out."""
+    y, weight = np.array([[2.0, 0, 3], [4.0, 0, 3]]), np.array([3.0, 1.0])
+    found = log_ratio(y, np.array([[1.0, 1, 0], [2.0, 1, 0]]), weight)
+    np.testing.assert_allclose(found, [np.log(2), 0, 0])
 
 
 def test_rows_for_the_calibration(monkeypatch):

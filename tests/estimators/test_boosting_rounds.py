@@ -492,3 +492,17 @@ def test_groups_are_routed():
         found = cross_validate(model, X, y, cv=GroupKFold(2), **options)["estimator"][0]
     first = next(GroupKFold(2).split(X, y, groups))[0]
     assert_same_trees(found, model.fit(X[first], y[first], groups=groups[first]))
+
+
+@pytest.mark.parametrize("n, min_samples_leaf, n_directions, n_bags", [
+    (2, 1, 64, 5), (19, 1, 64, 5), (20, 1, 64, 5), (99, 1, 64, 5), (100, 2, 64, 5),
+    (749, 14, 64, 5), (750, 15, 64, 5), (9_999, 15, 64, 5), (10_000, 15, 32, 5),
+    (19_999, 15, 32, 5), (20_000, 15, 32, 1), (50_000, 15, 25, 1), (90_000, 15, 16, 1),
+])  # fmt: skip
+def test_auto_values_of_few_and_many_rows(n, min_samples_leaf, n_directions, n_bags):
+    model, X = ObliqueBoostingRegressor(random_state=0), np.arange(float(n))[:, None] / 7
+    request = model._request()
+    settings = model._without_trials(model._read_training_set(X, X[:, 0] % 1, request), request)
+    found = settings.min_samples_leaf, settings.n_directions, settings.n_bags
+    assert found == (min_samples_leaf, n_directions, n_bags)
+    assert settings.early_stopping == (n >= 20) and settings.learning_rate == 0.1

@@ -96,6 +96,22 @@ def test_more_rounds_by_warm_start(case):
     assert_same_fit(model, at_once.fit(X, y, **fit))
 
 
+@pytest.mark.parametrize("linear_leaves", [False, True])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_more_rounds_than_those_of_a_fit_without_warm_start(n_classes, linear_leaves):
+    """Its leaves are known from the forest only, rounded to float32."""
+    X, y = rows_of(ObliqueBoostingRegressor, 120)
+    if n_classes:
+        y = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+    options = {"linear_leaves": linear_leaves, "early_stopping": False, "n_bags": 1}
+    cls = ObliqueBoostingClassifier if n_classes else ObliqueBoostingRegressor
+    model = quick(cls, n_estimators=6, **options).fit(X, y)
+    model.set_params(n_estimators=9, warm_start=True).fit(X, y)
+    at_once = quick(cls, n_estimators=9, **options).fit(X, y)
+    np.testing.assert_allclose(model.forest_.response(X), at_once.forest_.response(X), rtol=1e-4)
+    np.testing.assert_allclose(model.loss_curve_[0], at_once.loss_curve_[0], rtol=1e-4)
+
+
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_rounds_of_the_last_fit_are_not_trained_again(early_stopping, monkeypatch):
     X, y = rows_of(ObliqueBoostingRegressor)

@@ -55,8 +55,11 @@ def test_a_fit_that_was_interrupted_continues(model, tmp_path, monkeypatch):
     assert_same_fit(model, at_once)
     n_members = getattr(model, "n_bags", model.n_estimators)
     assert len(set(names)) == len(names) == n_members
-    # A third call trains nothing; threads do not matter.
-    clone(model).set_params(n_jobs=2).fit(X, y, checkpoint=tmp_path / "new" / "folder")
+    # A third call trains nothing; threads, progress and a prior do not matter.
+    for change in ({"n_jobs": 2}, {"verbose": 1}, {"prior": [0.2, 0.3, 0.5]}):
+        if change.keys() <= model.get_params().keys():
+            other = clone(model).set_params(**change)
+            other.fit(X, y, checkpoint=tmp_path / "new" / "folder")
     assert len(names) == n_members
 
 
@@ -140,8 +143,13 @@ def test_a_folder_of_another_fit_is_refused(tmp_path):
         clone(model).set_params(time_limit=9).fit(X, y, checkpoint=tmp_path)
     boosting = quick_boosting(ObliqueBoostingClassifier, n_estimators=2)
     boosting.fit(X, y, checkpoint=tmp_path / "given", X_val=X, y_val=y)
-    with pytest.raises(ValueError, match="other X_val:"):
-        boosting.fit(X, y, checkpoint=tmp_path / "given", X_val=X[1:], y_val=y[1:])
+    for rows in (
+        {"X_val": X[1:], "y_val": y[1:]},
+        {"X_val": X, "y_val": np.roll(y, 1)},
+        {"X_val": X, "y_val": y, "sample_weight_val": np.arange(90) + 1},
+    ):
+        with pytest.raises(ValueError, match="other X_val:"):
+            boosting.fit(X, y, checkpoint=tmp_path / "given", **rows)
     boosting.fit(X, y, np.ones(90), np.arange(90) // 2, checkpoint=tmp_path / "groups")
     with pytest.raises(ValueError, match="other groups or folds:"):
         boosting.fit(X, y, groups=np.arange(90) // 3, checkpoint=tmp_path / "groups")

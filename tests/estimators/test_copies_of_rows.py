@@ -10,7 +10,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 import skforest
 from skforest import ManifoldForestClassifier, ManifoldForestRegressor
-from skforest.table.training_set import MAX_COPIES, TrainingSet, rescale_weights
+from skforest.table.training_set import (
+    MAX_COPIES,
+    TrainingSet,
+    check_sample_weight,
+    rescale_weights,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +73,13 @@ def test_a_factor_of_all_weights_has_no_effect(estimator):
 ])  # fmt: skip
 def test_weights_are_whole_multiples_where_they_can_be(weight, expected):
     assert_array_equal(rescale_weights(np.array(weight, dtype=float)), expected)
+
+
+def test_one_weight_for_all_rows():
+    assert_array_equal(check_sample_weight(2.5, 3), [2.5, 2.5, 2.5])
+    assert_array_equal(check_sample_weight(None, 2), [1, 1])
+    with pytest.raises(ValueError, match="own is all zero"):
+        check_sample_weight(0.0, 3, "own")
 
 
 def test_copies_of_rows_with_several_targets():

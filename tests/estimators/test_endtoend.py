@@ -420,6 +420,24 @@ def test_warm_start_keeps_the_resolved_values_of_auto(cls):
         model.set_params(procedure=None, weight_dtype="float16").fit(*many)
 
 
+def test_limits_of_complete_trees():
+    model = made(E2EDecisionForest, growth="complete")
+    for depth in (1, endtoend.MAX_COMPLETE_DEPTH):
+        model._check_complete(depth, 1)
+    for depth, n_epochs in ((endtoend.MAX_COMPLETE_DEPTH + 1, 1), (None, 1), (3, 0)):
+        with pytest.raises(ValueError, match='with growth="complete"'):
+            model._check_complete(depth, n_epochs)
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("n", [49, 60])
+def test_rows_with_one_target_need_no_split(n):
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    model = E2EDecisionForestRegressor(1, greedy_epochs=1, random_state=0)
+    assert (model.fit(X, np.full(n, 7.0)).predict(X) == 7).all()
+    E2EDecisionForest(1, greedy_epochs=1, random_state=0).fit(X, np.zeros(n))
+
+
 def test_trees_that_grow_are_not_added_to_complete_trees_without_greedy_epochs():
     X, y = data(E2EDecisionForest)
     own = {"max_depth": 3, "warm_start": True, "random_state": 0}

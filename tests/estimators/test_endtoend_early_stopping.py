@@ -218,6 +218,18 @@ def test_shares_are_of_the_rows_with_weight_and_groups_stay_whole(seed):
         assert mask.sum() in (4, 6)
 
 
+def test_a_row_at_least_is_trained_on():
+    weight, random = np.array([0.0, 1, 2, 0, 1]), np.random.RandomState(0)
+    assert draw_weighted(weight, 0.6, random).sum() == 2
+    for fraction in (0.67, 1.0):  # two thirds and a bit are three rows
+        assert not draw_weighted(weight, fraction, random).any()
+    assert validation_mask(0.67, weight, 0).sum() == 2
+    assert validation_mask(0.1, weight, 0).sum() == 1
+    with pytest.raises(ValueError, match="none of the 3 distinct rows"):
+        validation_mask(0.9, weight, 0)
+    assert not validation_mask(0.9, weight * [0, 1, 0, 0, 0], 0).any()
+
+
 def test_large_groups_are_put_into_the_emptiest_folds_first():
     group = np.repeat(np.arange(5), [3, 5, 3, 4, 3])
     for seed in range(5):

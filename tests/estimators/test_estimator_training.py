@@ -7,12 +7,25 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from makers import N_ROWS as N
-from makers import assert_same_trees, changed, response, targets, task, training_rows
+from makers import (
+    assert_same_trees,
+    changed,
+    quick_boosting,
+    response,
+    targets,
+    task,
+    training_rows,
+)
 from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import r2_score
 
-from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest import (
+    BlendedForestClassifier,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    ObliqueBoostingClassifier,
+)
 from skforest.forest.statistics import recount
 from skforest.table.matrix import scaled
 from skforest.table.training_set import TrainingSet
@@ -69,6 +82,25 @@ def test_oob_score_by_hand(estimator, weighted):
         score = r2_score(y[seen], expected[seen, 0], sample_weight=weight[seen])
     assert estimator.oob_score_ == pytest.approx(score, rel=1e-6)
     assert 0.4 < estimator.oob_score_ < estimator.score(X, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ManifoldForestClassifier(50, oob_score=True, random_state=0),
+        quick_boosting(ObliqueBoostingClassifier, n_bags=3, early_stopping=True),
+        BlendedForestClassifier(
+            [ManifoldForestClassifier(8)], oob_score=True, refit=False, random_state=0
+        ),
+    ],
+    ids=["forest", "boosting", "blend"],
+)
+def test_scores_of_held_out_rows_count_the_weights_of_classes(model):
+    X, y = task(ManifoldForestClassifier())
+    model.set_params(class_weight={0: 1, 1: 1, 2: 9}).fit(X, y)
+    hits = model.oob_decision_function_.argmax(axis=1) == y
+    assert model.oob_score_ == pytest.approx(np.average(hits, weights=np.where(y == 2, 9, 1)))
+    assert abs(model.oob_score_ - hits.mean()) > 0.01
 
 
 @pytest.mark.needs("min_weight_fraction_leaf")

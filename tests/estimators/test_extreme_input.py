@@ -56,6 +56,37 @@ def test_one_class_with_class_weight(classifier, weight):
     np.testing.assert_array_equal(classifier.predict_proba(X), np.ones((N, 1)))
 
 
+@pytest.mark.parametrize("n_nonzeros", [2.0, 4.0])
+def test_columns_and_sums_of_columns_wider_than_float32(n_nonzeros):
+    """Such numbers are whole, though they do not number the rows."""
+    X = np.random.default_rng(0).uniform(-3e38, 3e38, size=(150, 4)).astype(np.float32)
+    model = skforest.ManifoldForestClassifier(10, projection="sparse", random_state=0)
+    changed(model, n_nonzeros=n_nonzeros).fit(X, X[:, 0] / 2 > X[:, 1] / 2)
+    assert model.score(X, X[:, 0] / 2 > X[:, 1] / 2) > 0.9
+
+
+@pytest.mark.parametrize(
+    "model, grid",
+    [
+        (skforest.E2EDecisionForestRegressor(1, max_depth=1), {"feature_shape": (2, 3)}),
+        (
+            skforest.RandomHingeForestRegressor(2, n_bags=1, max_iter=2),
+            {"features": "conv", "feature_shape": (2, 3), "kernel_size": 1},
+        ),
+    ],
+    ids=["end to end", "hinge"],
+)
+def test_pixels_are_not_limited(model, grid):
+    """Columns of tables have tails for outliers, see `FeatureMap`."""
+    X, y = task(model)
+    X[3, 2] = 1e6
+    low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
+    image = changed(clone(model), **grid).fit(X, y).forest_.feature_map
+    assert not len(image.low) and not len(image.knots)
+    np.testing.assert_allclose(1 / image.scale, high - low, rtol=1e-6)
+    assert len(clone(model).fit(X, y).forest_.feature_map.knots)
+
+
 @pytest.mark.thin(2)
 @pytest.mark.needs("projection")
 @pytest.mark.parametrize("value", [np.uint8(7), np.float32(7), np.float32(0.1), 0.0])

@@ -223,6 +223,9 @@ def test_classes_and_targets_of_later_parts():
     for _ in range(20):
         model.partial_fit(X, y)
     assert (model.predict(X) == 2).any() and model.score(X, y) > 0.8
+    # A class without rows in a part may come back.
+    model.partial_fit(X[y < 2], y[y < 2])
+    assert model.predict_proba(X)[y == 2, 2].mean() > 0.05
     with pytest.raises(ValueError, match="classes"):
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(ValueError, match="labels"):

@@ -88,6 +88,15 @@ def test_convolutions_see_images_wherever_a_thing_is():
         clone(model).set_params(procedure__kernel_size=7).fit(flat, y)
 
 
+def test_kernels_are_compared_with_the_sides_and_not_the_channels():
+    model = changed(quick(RandomHingeForestClassifier), feature_shape=(5, 4, 2), stride=1)
+    for size, n_places in ((1, 20), (3, 6), (4, 2)):
+        fields = changed(model, kernel_size=size)._receptive_fields(40)
+        assert fields.shape == (n_places, 2 * size**2)
+    with pytest.raises(ValueError, match="kernel_size=5 is larger"):
+        changed(model, kernel_size=5)._receptive_fields(40)
+
+
 @BOTH
 def test_depth_1_forests_and_ferns_are_the_same(cls):
     X, y = rows_of(cls)
@@ -502,13 +511,15 @@ def test_inner_products_of_wide_tables_read_the_important_columns(options, monke
 # ------------------------------------------------------------------------------------- given rows
 
 
+@pytest.mark.parametrize("head", ["leaves", "linear"])
 @BOTH
-def test_early_stopping_on_given_rows(cls):
+def test_early_stopping_on_given_rows(cls, head):
     """The model with the smallest loss of these rows is kept, and all rows of X are trained on."""
     X, y = rows_of(cls, 150)
     weight = np.random.default_rng(0).exponential(1.0, 50) ** 2
     given = {"X_val": X[100:], "y_val": y[100:], "sample_weight_val": weight}
-    options = {"max_depth": 1, "max_iter": 400}  # training rows reach every leaf
+    # Training rows reach every leaf; the loss of given rows rises in the end.
+    options = {"max_depth": 1, "max_iter": 400, "head": head, "learning_rate": 0.05}
     model = quick(cls, **options).fit(X[:100], y[:100], **given)
     for bag, scores in enumerate(model.validation_scores_):
         response = bag_of(model.forest_, bag).response(X[100:])

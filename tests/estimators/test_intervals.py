@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import ALL, small
 from makers import OwnPoisson, bags_before, quick_boosting, quick_hinge, task, training_rows
+from scipy.special import expit
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
@@ -202,6 +203,21 @@ def test_intervals_are_in_the_range_of_a_link(loss):
         assert blend.fit(X[TRAIN], counts[TRAIN]).predict_interval(X[TEST]).min() == 0
 
 
+@pytest.mark.parametrize(
+    "link, limits",
+    [(lambda raw: np.exp(-raw), (0, np.inf)), (expit, (0, 1)), (np.square, (-np.inf, np.inf))],
+    ids=["falling", "bounded", "not monotonic"],
+)
+def test_limits_of_a_link(link, limits):
+    class Linked(OwnPoisson):
+        def inverse_link(self, raw):
+            return link(raw)
+
+    model = ObliqueBoostingRegressor(loss=Linked())
+    model.n_outputs_ = 2
+    np.testing.assert_array_equal(np.broadcast_to(model._target_limits(), (2, 2)).T, [limits] * 2)
+
+
 def test_constant_targets_have_intervals_of_width_0():
     model = ManifoldForestRegressor(**BAGGED).fit(X[TRAIN], np.full(400, 3.5))
     np.testing.assert_array_equal(model.predict_interval(X[:5]), np.full((5, 2), 3.5))
@@ -367,10 +383,17 @@ def test_sets_cover_a_population_with_other_frequencies():
 
 def test_class_weights_do_not_change_the_rows_that_sets_cover():
     given, label = LABELS
-    model = ManifoldForestClassifier(**BAGGED, class_weight={0: 1, 1: 1, 2: 50})
-    model.fit(given[TRAIN], label[TRAIN])
-    covered = model.predict_set(given[TEST])[np.arange(1000), label[TEST]]
-    assert model._held_out["n_rows"] <= 400 and abs(covered.mean() - 0.9) < 0.04
+    models = [
+        ManifoldForestClassifier(**BAGGED),
+        quick_boosting(ObliqueBoostingClassifier, n_bags=2, n_estimators=9, max_depth=3),
+        BlendedForestClassifier([ManifoldForestClassifier(20)], refit=False, random_state=0),
+    ]
+    for model in models:
+        model.set_params(class_weight={0: 1, 1: 1, 2: 50}).fit(given[TRAIN], label[TRAIN])
+        covered = model.predict_set(given[TEST])[np.arange(1000), label[TEST]]
+        assert 350 < model._held_out["n_rows"] <= 400 and abs(covered.mean() - 0.9) < 0.05
+        weight = np.diff(np.append(model._held_out["scores"][0][1], model._held_out["n_rows"]))
+        np.testing.assert_allclose(weight, 1)
 
 
 def test_sets_of_several_outputs():

@@ -173,6 +173,14 @@ def test_max_features_is_the_number_of_candidates(forest, value, count):
     assert forest.max_features_ == count
 
 
+@pytest.mark.parametrize("n_features", [1, 2, 3])
+@pytest.mark.parametrize("value", ["sqrt", "log2", 0.3, 1.0, None, 1])
+def test_few_features_have_a_candidate_at_least(value, n_features):
+    forest = ManifoldForestClassifier(max_features=value)
+    found = forest._resolve_max_features(n_features, 16)
+    assert found == (n_features if value is None or isinstance(value, float) and value == 1 else 1)
+
+
 def test_more_candidates_find_better_splits(forest):
     X, y = noise()
     gains = []

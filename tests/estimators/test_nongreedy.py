@@ -541,6 +541,29 @@ def test_a_target_that_does_not_vary_leaves_one_leaf():
     assert tree.loss_curve_.shape == (0,)
 
 
+def test_a_tree_without_a_split_counts_the_rows_that_it_held_out():
+    X, y = easy_rows(NonGreedyTreeRegressor)
+    X, y = X[:61], y[:61]
+    small = {"min_samples_leaf": 31}  # no two leaves have so many rows
+    stopped = NonGreedyTreeRegressor(early_stopping=True, **small, random_state=0)
+    labels = NonGreedyTreeClassifier(early_stopping=True, **small, random_state=0)
+    models = [
+        (stopped, labels),
+        (
+            CO2ForestRegressor(1, **PLAIN | small | {"refine": stopped}),
+            CO2ForestClassifier(1, **PLAIN | small | {"refine": labels}),
+        ),
+        tuple(
+            made(cls, 1, early_stopping=True, **small, random_state=0)
+            for cls in (skforest.E2EDecisionForestRegressor, skforest.E2EDecisionForestClassifier)
+        ),
+    ]
+    for regressor, classifier in models:
+        np.testing.assert_allclose(regressor.fit(X, y).predict(X[:3]), y.mean(), rtol=1e-5)
+        found = classifier.fit(X, y > y[0]).predict_proba(X[:1])[0, 1]
+        assert found == pytest.approx(np.mean(y > y[0]))
+
+
 def test_features_in_other_units_give_the_same_tree():
     X, y = make_classification(200, 6, n_informative=5, n_redundant=0, random_state=0)
     X = np.float32(X).astype(float)

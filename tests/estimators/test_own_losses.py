@@ -296,6 +296,19 @@ def test_a_loss_without_curvature_is_minimised(model, real):
     assert np.abs(found - y_test).mean() < 0.75 * np.abs(np.median(y) - y_test).mean()
 
 
+@pytest.mark.parametrize("factor", [0.02, 50.0])
+@pytest.mark.parametrize("name", ["co2", "nongreedy"])
+def test_leaves_far_from_the_constant_of_the_tree_are_at_their_optimum(name, factor):
+    """Newton's method needs some steps for counts that are many times as large or small."""
+    X = np.linspace(0, 1, 60)[:, None]
+    y = np.where(X[:, 0] < 0.25, factor, 1.0)
+    model = own(REGRESSORS[name], OwnPoisson()).set_params(max_depth=1)
+    found = model.fit(X, y).predict(X)
+    assert len(np.unique(found)) == 2
+    for value in np.unique(found):
+        assert value == pytest.approx(y[found == value].mean(), rel=0.03)
+
+
 def test_constants_are_pulled_towards_the_prior():
     """For the squared error, they are weighted means of the rows and of the prior."""
     rng = np.random.default_rng(0)

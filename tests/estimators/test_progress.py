@@ -421,3 +421,19 @@ def test_a_progress_bar_counts_trees(callback, capsys):
     forest = skforest.ManifoldForestClassifier(6, n_jobs=2, random_state=0)
     with_callback(forest, callback.ProgressBar())
     assert "100%" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("without_tqdm")
+def test_epochs_that_a_member_does_not_train_are_not_awaited(capsys):
+    """It may end early without a report."""
+    shown = progress.Progress(2, 3, "forest", ("bag", "round"))
+    shown.report_epochs(3, 10, 0)
+    assert shown.total == 30
+    shown.end_member(1)
+    assert shown.total == 23
+    shown.report_epochs(4, 10, 1)
+    assert shown.total == 23
+    for number in (2, 3):
+        shown.end_member(number)
+    assert shown.total == 3 + 4
+    assert "7 of 7 rounds" in capsys.readouterr().out

@@ -114,9 +114,23 @@ def test_numbers_of_no_level_count_as_unknown():
     X = np.column_stack([level, rng.normal(size=300)])
     for cls in (ManifoldForestRegressor, CO2ForestRegressor):
         model = cls(5, categorical_features=[0], random_state=0).fit(X, level + X[:, 1])
-        codes = np.array([-1.0, 5.0, 6.0, 1e30, -1e30])  # the first one says that it is unknown
-        response = model.forest_.response(np.column_stack([codes, np.zeros(5)]))
-        np.testing.assert_array_equal(response, response[[0] * 5])
+        # The first one says that it is unknown.
+        codes = np.array([-1.0, 5.0, 6.0, 1e30, -1e30, 0.5, 3.9, -0.5])
+        rows = np.column_stack([codes, np.zeros(8)])
+        for found in (model.forest_.response(rows), model.forest_.feature_map.transform(rows)):
+            np.testing.assert_array_equal(found, found[[0] * 8])
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_rows_of_weight_0_have_no_levels(cls):
+    """Neither levels of their own, nor a part in what is a category."""
+    frame = table()
+    y, there = target(cls(), frame), np.arange(N) >= 10
+    model = cls(3, random_state=0).fit(frame[there], y[there])
+    other = frame.assign(city=np.where(there, frame["city"], "Nowhere"))
+    weighted = cls(3, random_state=0).fit(other, y, sample_weight=1.0 * there)
+    assert weighted.forest_.levels == model.forest_.levels
+    assert_same_trees(weighted, model)
 
 
 def test_a_missing_level_has_the_mean_number_of_the_rows(every_feature):

@@ -23,7 +23,7 @@ from skforest import (
     ManifoldForestRegressor,
     RandomHingeForestClassifier,
 )
-from skforest.table.feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE
+from skforest.table.feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE, FeatureMap
 
 
 @pytest.fixture
@@ -327,6 +327,16 @@ def test_unknown_levels_count_as_a_level_with_two_thirds_of_the_rows(n_first, ex
     rows = feature_map.transform(feature_map.coded(pd.DataFrame({"c": ["z"], "x": [1.0]})))
     is_level = feature_map.kind == LEVEL
     np.testing.assert_allclose(np.sort(rows[0, is_level])[-1], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("empty", [[], [1], [0, 2], [0, 1, 2]])
+def test_columns_without_values_do_not_count_for_a_common_unit(empty):
+    X = np.random.default_rng(0).uniform(100, 200, size=(20, 3))
+    X[:, empty] = np.nan
+    feature_map = FeatureMap.fit(X, np.ones(20), scaling="common")
+    low, high = (0, 1) if len(empty) == 3 else (np.nanmin(X), np.nanmax(X))
+    np.testing.assert_allclose(feature_map.offset, low)
+    np.testing.assert_allclose(feature_map.scale, 1 / (high - low))
 
 
 @pytest.mark.parametrize("has_missing", [False, True])

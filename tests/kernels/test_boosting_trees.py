@@ -19,7 +19,7 @@ from sklearn.base import clone
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor, load, save
 from skforest.training import boosting_trials
 from skforest.training.boosting_rows import BoostingRows
-from skforest.training.constraints import read_groups
+from skforest.training.constraints import Interactions, read_groups
 
 # -------------------------------------------------------------------------------- splits and depth
 
@@ -437,6 +437,14 @@ def interactions_of(respond, X, rng):
             one, two, both = map(respond, moved)
             found[i, j] = found[j, i] = np.abs(respond(base) + both - one - two).max()
     return found
+
+
+def test_features_are_drawn_within_groups_of_several_features():
+    groups = np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 1]], dtype=bool)
+    chance = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    found = Interactions(groups, np.array([0, 1, 1, 2, 3])).chances(chance)
+    np.testing.assert_array_equal(found, [0.1, 0.2, 0.3, 0, 0, *[0] * 5, 0, 0.2, 0.3, 0, 0.5])
+    np.testing.assert_array_equal(Interactions(2, np.arange(5)).chances(chance), chance)
 
 
 @pytest.mark.thin(2)

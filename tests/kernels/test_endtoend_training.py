@@ -17,7 +17,8 @@ from sklearn.datasets import make_classification
 from skforest import E2EDecisionForest
 from skforest.forest.edit import DenseTree
 from skforest.table.feature_grid import FeatureGrid
-from skforest.training.endtoend import Annealing, Units
+from skforest.table.training_set import TrainingSet
+from skforest.training.endtoend import Annealing, Units, shared_units
 
 NEVER = np.zeros(1, dtype=np.uint8)
 
@@ -487,3 +488,30 @@ def test_no_weight_falls_on_features_that_do_not_vary():
     X[:, 2] = 7
     tree = grown(X, (X[:, 0] > 0).astype(int))
     assert (tree["dense"][:, 2] == 0).all() and (tree["dense"][:, 0] != 0).any()
+
+
+@pytest.mark.parametrize("n_used, fields", [(2, [[0, 1, 2]]), (4, [[0, 1, 2, 3]])])
+def test_units_of_columns_are_limited_and_constant_columns_are_left_out(n_used, fields):
+    """A column that varies little is not amplified to more than 0.3 of the largest deviation."""
+    X = np.random.default_rng(0).uniform(size=(60, 4)) * [1, 0.5, 0.1, 0] + 3
+    data = TrainingSet(X.astype(np.float32), np.zeros((60, 1)), np.arange(60) % 3 + 1.0)
+    settings = SimpleNamespace(
+        max_features=n_used, feature_shape=None, smoothness=0.0, patch_size=None
+    )
+    units, deviation = shared_units(data, settings), data.deviation()
+    limited = np.maximum(deviation[:3], 0.3 * deviation[0])
+    np.testing.assert_allclose(units.unit, [*1 / limited, 0], rtol=1e-6)
+    assert deviation[1] == limited[1] and deviation[2] < limited[2]
+    np.testing.assert_array_equal(units.receptive_fields, fields)
+    assert units.n_used == n_used
+    few = TrainingSet(np.where([1, 1, 0, 0], data.X, 7), data.y, data.weight)
+    settings.max_features = 3
+    assert shared_units(few, settings).n_used == 2
+    # Patches of pixels, in one unit; those with a constant pixel stay.
+    few.feature_map = SimpleNamespace(
+        per_feature=lambda *_: np.ones(4), scale=np.ones(4), is_scaling=True
+    )
+    settings.feature_shape, settings.patch_size = (4,), (2,)
+    units = shared_units(few, settings)
+    np.testing.assert_array_equal(units.receptive_fields, [[0, 1], [1, 2]])
+    np.testing.assert_allclose(units.unit, np.array([1, 1, 0, 0]) / few.deviation().max())

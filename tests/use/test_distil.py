@@ -120,6 +120,16 @@ def test_tables_keep_categories_and_missing_values():
     np.testing.assert_array_equal(mixed["x"], X["x"][::-1])
 
 
+@pytest.mark.parametrize("given", [None, [0], [True, False, True], "from_dtype"])
+def test_categories_of_a_student_are_those_that_the_user_named(given):
+    random = np.random.RandomState(0)
+    X = np.column_stack([random.randint(4, size=(60, 1)), random.uniform(size=(60, 2)).round(1)])
+    model = ManifoldForestRegressor(3, categorical_features=given, random_state=0)
+    model.fit(X, X[:, 0] == 2)
+    student = distil(model, X, n_estimators=2, random_state=0)
+    assert student.forest_.levels.keys() == model.forest_.levels.keys()
+
+
 def test_mixtures_are_of_any_two_rows_or_of_two_with_similar_predictions():
     random = np.random.RandomState(0)
     response = random.permutation(100)[:, None].astype(float)
