@@ -87,3 +87,11 @@ def check_onnx(model, X, tolerance=1e-6):
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
     if is_classifier(model):
         np.testing.assert_array_equal(out["label"], model.predict(X))
+
+
+def with_forest(forest):
+    """An estimator that predicts by a given forest."""
+    X = np.random.default_rng(0).normal(size=(20, forest.n_features))
+    model = skforest.ManifoldForestRegressor(n_estimators=2, random_state=0).fit(X, X[:, 0])
+    model.forest_, model._is_1d = forest, forest.n_outputs == 1
+    return model

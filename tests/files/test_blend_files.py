@@ -104,6 +104,11 @@ def test_a_blend_without_any_forest(tmp_path):
     labels = np.array(["x", "y", "z"], dtype=object)[y]
     blend = classifier(members=[LogisticRegression()]).fit(X, labels)
     numbers = regressor(members=[Ridge()]).fit(X, np.column_stack([y, -y]))
+    pd = pytest.importorskip("pandas")
+    named = classifier(members=[LogisticRegression()])
+    named.fit(pd.DataFrame(X, columns=list("abcdef")), labels)
+    skforest.save(named, tmp_path / "blend")
+    assert skforest.load(tmp_path / "blend").feature_names_in_.tolist() == list("abcdef")
     for model in (blend, numbers):
         skforest.save(model, tmp_path / "blend")
         np.testing.assert_array_equal(
@@ -158,6 +163,7 @@ def test_damaged_objects_of_other_packages(tmp_path):
             skforest.load(folder)
 
     check("has no object 9", other_members=[["LogisticRegression", {"other": 9}]])
+    check("has no object -1", other_members=[["LogisticRegression", {"other": -1}]])
     check("has no object 'x'", other_members=[["LogisticRegression", {"other": "x"}]])
     check("no members", other_members=[])
     check("neither forests nor other models", arrays=[])
@@ -190,7 +196,8 @@ def test_damaged_files_are_refused(tmp_path):
     check("not the name of an array", arrays=["0.../../x"])
     check("has one forest", estimator="CO2ForestClassifier", params={})
     check("damaged", members=header["members"] * 2)
-    check("damaged", state=header["state"] | {"temperature_": 0})
+    for temperature in (0, 0.0, -1.0):
+        check("temperature_ is", state=header["state"] | {"temperature_": temperature})
     check("damaged", state=header["state"] | {"weights_": {"items": []}})
     check("damaged", state=header["state"] | {"n_features_in_": 7})
     check("damaged", state=header["state"] | {"fit": 1})

@@ -12,6 +12,7 @@ from makers import fixed, use
 
 from skforest.forest import ARRAYS, Forest
 from skforest.forest.io import narrow, widen
+from skforest.forest.storage import as_levels
 
 # ------------------------------------------------------------------- narrow types
 
@@ -522,3 +523,35 @@ def test_no_node_is_its_own_child_or_before_its_parent(child, message):
     arrays["value"] = [0.0, 1.0]
     with pytest.raises(ValueError, match=message):
         Forest(arrays, n_features=1, n_outputs=1, task="regression")
+
+
+def test_slopes_need_values_of_their_own():
+    slopes = {"slope_start": [0, 1, 1, 1, 1], "slope_feature": [0], "slope": [[1.0]]}
+    use(tree(**slopes))
+    with pytest.raises(ValueError, match="slopes need n_shared_values to be 0"):
+        Forest(TREE | slopes, n_features=4, n_outputs=1, task="regression", n_shared_values=1)
+
+
+def test_levels_with_one_keep_which_are_ordered():
+    levels = as_levels({0: ["a", "b"], 2: ["c", "d"]})
+    levels.ordered = frozenset([2])
+    one = levels.with_one(0)
+    assert one == {0: ["a"], 2: ["c", "d"]} and one.ordered == {2} and len(levels[0]) == 2
+
+
+@pytest.mark.parametrize(
+    "levels, message",
+    [
+        ({1: ["a", "a"]}, "two levels of input 1 are equal"),
+        ({1: [2, 2.0]}, "two levels of input 1 are equal"),
+        ({1: ["a", np.nan]}, "a level of input 1 is NaN"),
+        ({1: ["a", 10**400]}, "a level of input 1 is too large"),
+        ({1: ["a", None]}, "the levels of input 1 are not all numbers or strings"),
+        ([(1, ["a", 2.0]), (1, ["b", 3.0])], "levels of input 1 are given twice"),
+        ({33: ["a", 2.0]}, "levels are given for inputs that are out of range"),
+    ],
+)
+def test_levels_that_are_no_levels_are_refused(levels, message):
+    forest = rich_mixed()
+    with pytest.raises(ValueError, match=message):
+        Forest(forest.arrays, **forest.metadata | {"levels": levels})

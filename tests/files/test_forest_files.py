@@ -25,15 +25,15 @@ def test_copies_and_files_are_the_same_forest(make, tmp_path):
     X = table(forest)
     forest.response(X)  # with whatever is cached
     forest.save(tmp_path / "forest.npz")
-    forest.save(tmp_path / "folder", layout="folder")
+    forest.save(tmp_path / "new" / "folder", layout="folder")
     copies = {
         "pickle": pickle.loads(pickle.dumps(forest)),
         "protocol 2": pickle.loads(pickle.dumps(forest, protocol=2)),
         "deepcopy": copy.deepcopy(forest),
         "copy": copy.copy(forest),
         "file": Forest.load(tmp_path / "forest.npz"),
-        "folder": Forest.load(tmp_path / "folder"),
-        "mmap": Forest.load(str(tmp_path / "folder"), mmap_mode="r"),
+        "folder": Forest.load(tmp_path / "new" / "folder"),
+        "mmap": Forest.load(str(tmp_path / "new" / "folder"), mmap_mode="r"),
     }
     for name, other in copies.items():
         assert_same(forest, other)

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from makers import fixed
 
 from skforest import Forest
-from skforest.forest.edit import _rounded_to_half, prune, repack, unpack
+from skforest.forest.edit import _rounded_to_half, prune, repack, unpack, with_votes
 from skforest.forest.statistics import (
     SHARE_UNITS,
     exact_shares,
     reached_nodes,
     recount,
+    route,
+    tree_loss,
     within_targets,
 )
 
@@ -305,3 +307,42 @@ def test_only_hard_splits_and_very_long_ones_change_their_length_in_half_precisi
         assert ((0.5 <= largest[:2]) & (largest[:2] < 1)).all()
     else:
         assert (factor[:4] == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_leaves_vote_for_the_first_of_their_most_frequent_classes(seed):
+    rng = np.random.default_rng(seed)
+    forest, X = class_tree(rng)
+    found = checked(with_votes(forest)).response(X)
+    np.testing.assert_array_equal(found, np.eye(3)[forest.response(X).argmax(axis=1)])
+    several = {"task": "multioutput classification", "classes": range(5), "n_classes": [2, 3]}
+    forest = tree(rng, n_outputs=5, **several)
+    value = forest.response(X)  # whole numbers with ties
+    expected = [np.eye(2)[value[:, :2].argmax(axis=1)], np.eye(3)[value[:, 2:].argmax(axis=1)]]
+    np.testing.assert_array_equal(checked(with_votes(forest)).response(X), np.hstack(expected))
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_loss_of_a_tree_is_a_weighted_mean_in_the_units_of_the_target(is_class):
+    rng = np.random.default_rng(0)
+    forest, X = class_tree(rng)
+    weight = rng.integers(0, 3, size=40).astype(float)
+    if is_class:
+        y = rng.integers(3, size=40).astype(np.int32)
+        data = forests.make_training_set(X, y, weight)
+        expected = np.average(forest.response(X).argmax(axis=1) != y, weights=weight)
+    else:
+        forest, Y = tree(rng), rng.integers(-5, 6, size=(40, 2)) / 8
+        data = replace(forests.make_training_set(X, Y, weight), target_scale=8.0)
+        error = np.square(forest.response(X) - 8 * Y).mean(axis=1)
+        expected = np.average(error, weights=weight)
+    assert tree_loss(forest, route(forest, X), data) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("gate", ["margin", "sigmoid"])
+def test_single_weights_keep_their_length_where_it_matters(gate):
+    forest = tree(np.random.default_rng(0), gate=gate)
+    W = 2 * np.eye(6, 12, dtype=np.float32)
+    found, threshold = unpack(checked(repack(forest, W, np.arange(6.0), np.ones(6, bool))))
+    np.testing.assert_array_equal(found, W)
+    assert threshold.tolist() == [0, 1, 2, 3, 4, 5]

@@ -20,6 +20,7 @@ from makers import assert_same, use
 from scipy.special import softmax
 
 from skforest.forest import ARRAYS, Forest
+from skforest.forest.statistics import labels_of, staged_responses
 
 GATES = ["hard", "margin", "sigmoid"]
 
@@ -471,6 +472,33 @@ def test_importances_of_mixtures_are_independent_of_units():
             scaled.feature_importances(kind), plain.feature_importances(kind), rtol=1e-5
         )
         assert plain.feature_importances(kind).min() > 0.01
+
+
+def test_bags_without_more_trees_keep_their_last_response():
+    bags = [0, 1, 4, 6]
+    forest = rich_forest(n_trees=6, aggregate="sum", link="sigmoid")
+    forest, X = Forest(forest.arrays | {"bag_start": bags}, **forest.metadata), table(forest)
+    stages = list(staged_responses(forest, forest.map_features(X)))
+    assert len(stages) == 3
+    for k, found in enumerate(stages, 1):
+        parts = [forest[a : min(a + k, b)].response(X) for a, b in zip(bags, bags[1:])]
+        np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-12)
+
+
+def test_labels_of_outputs_of_several_kinds_keep_their_kinds():
+    response = np.array([[0.2, 0.8, 0.5, 0.5], [1, 0, 0.1, 0.9]])
+    found = labels_of(response, [np.array([3, 7]), np.array(["a", "b"])])
+    assert found.tolist() == [[7, "a"], [3, "b"]]
+    found = labels_of(response, [np.array([3, 7]), np.array([1, 2])])
+    assert found.tolist() == [[7, 1], [3, 2]] and found.dtype.kind == "i"
+
+
+def test_decision_paths_share_nothing_with_the_forest():
+    forest = rich_forest()
+    for X in (table(forest), table(forest)[:0]):
+        _, ends = forest.decision_path(X)
+        assert ends.tolist() == forest.tree_start.tolist()
+        assert not np.shares_memory(ends, forest.tree_start)
 
 
 def test_rows_are_scaled_before_they_are_routed():

@@ -137,6 +137,19 @@ def test_memory_of_the_fit_and_of_the_model(clock):
     assert cost.mib_range[0] < cost.mib < cost.mib_range[1]
 
 
+def test_a_trace_of_the_user_goes_on(clock):
+    estimated(Timed(clock), budget=100)
+    assert not tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        before, _ = np.ones(2**21), np.ones(2**23).sum()  # memory that no fit has added
+        cost = estimated(Timed(clock), budget=300)
+        assert tracemalloc.is_tracing() and cost.mib == pytest.approx(5 * 4000 / 1024, rel=0.02)
+        del before
+    finally:
+        tracemalloc.stop()
+
+
 def test_memory_is_traced_last_within_the_budget(clock):
     for budget in (6, 12, 30, 100):
         start = clock.now
@@ -156,17 +169,18 @@ def test_every_class_is_in_every_sample(clock):
 
         def fit(self, X, y):
             seen.append(np.unique(y).tolist())
+            assert len(np.unique(X)) == len(X)  # no row is drawn twice
             return super().fit(X, y)
 
     y = np.zeros(4000, dtype=int)
     y[[5, 70]] = 1, 2
-    estimate_cost(Witness(clock), X, y, budget=5)
+    estimate_cost(Witness(clock), np.arange(4000)[:, None], y, budget=100)
     assert seen and all(labels == [0, 1, 2] for labels in seen)
 
 
 def test_boosting_of_many_rows_has_one_bag(monkeypatch):
     seen = []
-    monkeypatch.setattr(module, "LARGE", 150)
+    monkeypatch.setattr(module, "LARGE", 200)
     monkeypatch.setattr(module, "_traced", lambda model, *rows: [1.0, 1.0])
     monkeypatch.setattr(module, "_fitted", lambda model, *rows: seen.append(model.n_bags))
     for given in ("auto", 3):

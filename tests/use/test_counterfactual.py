@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -99,6 +99,34 @@ class Rule(ClassifierMixin, BaseEstimator):
         return np.asarray(self.function(X), dtype=float) > 0
 
 
+class First(RegressorMixin, BaseEstimator):
+    """Predicts the first column."""
+
+    def predict(self, X):
+        return X[:, 0].astype(float)
+
+
+def test_both_ends_of_an_interval_belong_to_it():
+    X = np.random.default_rng(0).integers(0, 9, (60, 2)).astype(float)
+    for target in ((5, 5), (5, 5.5), (4.5, 5)):
+        found = counterfactual(First(), np.array([2.0, 3.0]), X, target)
+        assert found.prediction == 5 and found.changes == {0: (2, 5)}
+    for target in ((2, 7), (-1, 2)):
+        with pytest.raises(ValueError, match="the prediction of x, 2, is in target"):
+            counterfactual(First(), np.array([2.0, 3.0]), X, target)
+
+
+def test_answers_of_fewer_columns_come_first():
+    """Also where a small change of two columns is nearer than a large one of a single one."""
+    X = np.random.default_rng(0).uniform(0, 10, (100, 3))
+    model = Rule(lambda X: (X[:, 0] > 9) | ((X[:, 1] > 0) & (X[:, 2] > 0)))
+    one, two = counterfactual(model, np.array([0.0, -0.1, -0.1]), X, n_answers=2)
+    assert list(one.changes) == [0] and list(two.changes) == [1, 2]
+    assert two.distance < one.distance
+    nearest = counterfactual(model, np.array([0.0, -0.1, -0.1]), X)
+    assert list(nearest.changes) == [1, 2]
+
+
 def test_the_largest_differences_are_given_back_first():
     X = np.array([[0.0, 0], [1, 9], [-3, 0], [-3, 0]])
     model = Rule(lambda X: X.max(axis=1) - 0.5)  # each column alone is enough
@@ -174,6 +202,13 @@ def test_columns_of_a_data_frame(rule, changes):
     assert found.row.index.tolist() == [1000]
     stays = [name for name in X if name not in changes]
     pd.testing.assert_frame_equal(found.row[stays], x[stays])
+
+
+def test_columns_of_x_may_have_another_order():
+    X = mixed_table(40)
+    model, x = Rule(lambda X: X["children"] > 2), X[X["children"] == 1].iloc[[0]]
+    found = counterfactual(model, x[list(X)[::-1]], X)
+    assert list(found.row) == list(X) and found.changes == {"children": (1, 3)}
 
 
 @pytest.mark.parametrize("is_frame", [True, False])
@@ -255,7 +290,8 @@ def test_bad_input():
         counterfactual(model, X[0], X, n_starts=0)
     with pytest.raises(TypeError, match="toarray"):
         counterfactual(model, X[0], sparse.csr_matrix(X))
-    for x in (frame.iloc[0], frame.iloc[:2], frame.iloc[[0], 1:], X[0]):
+    renamed = frame.iloc[[0]].rename(columns={"a": "g"})
+    for x in (frame.iloc[0], frame.iloc[:2], frame.iloc[[0], 1:], renamed, X[0]):
         with pytest.raises(ValueError, match="x must"):
             counterfactual(of_frame, x, frame)
     several = skforest.ManifoldForestClassifier(2).fit(X, np.stack([y, y], axis=1))
@@ -385,6 +421,13 @@ def test_numbers_outside_their_limits_are_moved_to_them():
     assert found.changes == {1: (0, 9)}
     found = counterfactual(Rule(lambda X: np.abs(X[:, 0]) - 4), X[0], X - 10, n_answers=1)
     assert found.changes == {0: (0, -5)}
+
+
+def test_whole_numbers_stay_within_limits_that_are_not_whole():
+    X = np.random.default_rng(0).integers(0, 12, (60, 2)).astype(float)
+    options = {"limits": {0: (4.5, 7.5)}}
+    assert counterfactual(First(), np.array([2.0, 3.0]), X, (3, 9), **options).row[0] == 5
+    assert counterfactual(First(), np.array([11.0, 3.0]), X, (3, 9), **options).row[0] == 7
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import warnings
 
 import joblib
 import numpy as np
@@ -113,7 +114,9 @@ def test_each_tree_is_trained_on_one_partition(data):
     model = skforest.ManifoldForestClassifier(7, bootstrap=False, random_state=0)
     sizes = (100, 0, 300, 200)
     chunks = [da.from_array(a, chunks=(sizes, *a.shape[1:])) for a in (X, y)]
-    forest = on_dask.fit(model, *chunks).forest_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the empty partition needs no tree
+        forest = on_dask.fit(model, *chunks).forest_
     roots = forest.node_weight[forest.tree_start[:-1]]
     assert roots.tolist() == [100] * 1 + [300] * 4 + [200] * 2
 
@@ -122,8 +125,26 @@ def test_each_tree_is_trained_on_one_partition(data):
 def test_bags_are_shared_among_partitions(n_bags, n_expected, data):
     X, _, y = data
     model = skforest.ObliqueBoostingRegressor(3, n_bags=n_bags, random_state=0)
-    fitted = on_dask.fit(model, *chunked(X, y, n_rows=75))
+    rows = (75, 75, 0, *[75] * 6)  # one of nine partitions is empty
+    chunks = [da.from_array(a, chunks=(rows, *a.shape[1:])) for a in (X, y)]
+    fitted = on_dask.fit(model, *chunks)
     assert fitted.n_bags_ == len(fitted.forest_.bag_start) - 1 == n_expected
+
+
+def test_the_temperature_is_the_mean_over_partitions(data, monkeypatch):
+    found = []
+
+    def recorded(*args):
+        found.append(fit_members(*args))
+        return found[-1]
+
+    fit_members = on_dask._fit_members
+    monkeypatch.setattr(on_dask, "_fit_members", recorded)
+    X, y = data[0][:120], data[1][:120]
+    fitted = on_dask.fit(MODELS["temperature"], *chunked(X, y, n_rows=60))
+    temperatures = [temperature for _, _, temperature in found]
+    assert len(set(temperatures)) == 2
+    assert fitted.temperature_ == pytest.approx(np.mean(temperatures))
 
 
 def test_a_common_baseline_keeps_the_mean_over_bags(data):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -14,7 +15,7 @@ from matplotlib.testing.compare import compare_images
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_moons
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -117,6 +118,8 @@ def test_heat_maps_and_lines_have_the_shape_of_the_features():
     display = FeatureImportancesDisplay.from_estimator(forest)
     image = np.asarray(display.image_.get_array())
     assert image.tolist() == forest.feature_importances_.reshape(3, 4).tolist()
+    plain = FeatureImportancesDisplay([0.1, 0.2, 0.3, 0.4], feature_shape=(2, 2)).plot()
+    assert plain.image_.get_clim() == (0, 0.4)
     assert [ax.get_ylabel() for ax in display.figure_.axes] == ["row", "importance"]
     assert display.bars_ is None
     strip = FeatureImportancesDisplay.from_estimator(forest, feature_shape=(1, 12))
@@ -266,6 +269,8 @@ def test_scores_of_stages_are_those_of_smaller_models(model, n_stages):
     assert curves["all"][1] == pytest.approx(-log_loss(y, second))
     alone = skforest.staged_scores(steps, {"some": sets["some"]})
     assert alone["score"]["some"][-1] == steps.score(X[::2], y[::2])
+    display = TrainingCurveDisplay.from_estimator(steps, sets={"some": sets["some"]})
+    assert display.axes_[0].get_xlabel() == {5: "round", 3: "bags", 4: "trees"}[n_stages]
 
 
 def test_a_line_for_each_set():
@@ -292,6 +297,7 @@ def test_bad_sets():
         ({}, TypeError, "sets must be a dict of names to"),
         ({"a": X}, TypeError, r"sets\['a'\] must be \(X, y\) or"),
         ({"a": (X, y), "b": (X[:, :3], y)}, ValueError, r"sets\['b'\]: X has 3 features"),
+        ({"a": [X, y]}, TypeError, r"sets\['a'\] must be \(X, y\) or"),
         ({"a": (X, y[:9])}, ValueError, r"sets\['a'\]: .*inconsistent"),
     ):
         with pytest.raises(error, match=message):
@@ -335,6 +341,7 @@ def test_the_plane_has_the_predictions_of_the_forest():
     assert display.response.reshape(-1, 2) == pytest.approx(model.predict_proba(rows))
     assert display.x[0] < X[:, 0].min() and display.y[-1] > X[:, 1].max()
     assert display.image_.origin == "lower" and display.tree_ax_ is None
+    assert [*display.image_.get_extent()] == [*display.x[[0, -1]], *display.y[[0, -1]]]
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert texts == ["u", "v"]
     for k, points in enumerate(display.ax_.collections):
@@ -362,6 +369,13 @@ def test_a_tree_is_drawn_beside_its_partition():
     axes = Figure().subplots(1, 2)
     again = display.plot(ax=axes)
     assert again.ax_ is axes[0] and again.tree_ax_ is axes[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a leaf that fills the plane has no outline
+        forest.set_params(min_samples_leaf=80).fit(X, y)
+        display = PartitionDisplay.from_estimator(forest, X, y + 1, tree=0, grid_resolution=5)
+    assert len(np.unique(display.leaves)) == 1 and len(display.ax_.collections) == 3
+    drawn = [points.get_offsets() for points in display.ax_.collections]  # labels 1 to 3
+    assert [len(points) for points in drawn] == [0, 50, 50]
 
 
 def test_other_features_are_typical_ones():
@@ -446,6 +460,16 @@ def test_the_plane_has_the_predictions_of_a_blend(regression, library):
     assert display.response.reshape(found.shape) == pytest.approx(found)
     assert display.values == {"kind": "u", "c": "missing"}
     assert display.text_.get_text() == "where kind = u, c = missing"
+
+
+def test_the_plane_of_a_blend_without_a_forest():
+    frame, y = mixed_table()
+    blend = BlendedForestRegressor([("linear", Ridge())], cv=2).fit(frame, y)
+    values = {"kind": "u", "c": 1.0}
+    display = PartitionDisplay.from_estimator(blend, frame, grid_resolution=3, values=values)
+    x, n = np.meshgrid(display.x, display.y)
+    rows = frame.iloc[[0] * 9].assign(a=x.ravel(), n=n.ravel(), c=1.0)
+    assert display.response.ravel() == pytest.approx(blend.predict(rows))
 
 
 def test_the_plane_of_a_blend_of_an_array():

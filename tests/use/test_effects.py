@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 import skforest
 from skforest import DateFeatures, EffectDisplay
 from skforest.inspect.effects import Effect
+from skforest.inspect.pairs import PairEffect
 
 N = 150
 
@@ -120,9 +121,9 @@ def test_accumulated_local_effects_of_numbers(models, resolution):
     assert len(z) == min(resolution, 12) and z[[0, -1]].tolist() == [0, 5.5]
     expected = ale_of_numbers(model, "size", z)
     np.testing.assert_allclose(np.diff(effect.average[:-1]), np.diff(expected), atol=1e-12)
-    if resolution == 50:  # 0 on average over the rows
-        at = np.searchsorted(z, PLAIN["size"].dropna())
-        assert effect.average[at].mean() == pytest.approx(0, abs=1e-12)
+    # 0 on average over the rows, each of which counts for its nearest point.
+    at = np.abs(PLAIN["size"].dropna().to_numpy()[:, None] - z).argmin(axis=1)
+    assert effect.average[at].mean() == pytest.approx(0, abs=1e-12)
 
 
 def test_accumulated_local_effects_of_a_category(models):
@@ -152,6 +153,29 @@ def test_levels_are_ordered_by_the_other_columns():
     ordered = pd.Categorical(frame["level"], list("abcd"), ordered=True)
     display = EffectDisplay.from_estimator(model, frame.assign(level=ordered), "level", kind="ale")
     assert display.effects[0].values.tolist() == list("abcd")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_distances_of_levels_add_up_over_the_other_columns(seed):
+    """Of Kolmogorov and Smirnov for numbers, and half of the differences of shares of levels."""
+    rng = np.random.default_rng(seed)
+    level = rng.integers(0, 6, 300)
+    frame = pd.DataFrame({"level": level.astype(str)})
+    frame["number"] = rng.integers(0, 9, 300) + rng.integers(0, 5, 6)[level]
+    frame["other"] = rng.integers(0, 4, 300) // (1 + rng.integers(0, 3, 6)[level])
+    frame["other"] = frame["other"].astype(str)
+    distance = np.zeros((6, 6))
+    for place in np.ndindex(6, 6):
+        one, two = (frame[level == k] for k in place)
+        below = [[(rows["number"] <= x).mean() for x in range(14)] for rows in (one, two)]
+        shares = [[(rows["other"] == x).mean() for x in "0123"] for rows in (one, two)]
+        distance[place] = np.abs(np.diff(below, axis=0)).max()
+        distance[place] += np.abs(np.diff(shares, axis=0)).sum() / 2
+    centre = np.eye(6) - 1 / 6
+    order = np.argsort(np.linalg.eigh(-centre @ distance**2 @ centre)[1][:, -1]).astype(str)
+    model = skforest.ManifoldForestRegressor(1, random_state=0).fit(frame, level)
+    found = EffectDisplay.from_estimator(model, frame, "level", kind="ale").effects[0].values
+    assert found.tolist() in (order.tolist(), order[::-1].tolist())
 
 
 def test_effects_of_an_additive_model_are_its_shape_functions(models):
@@ -242,6 +266,9 @@ def test_targets_and_response_methods():
     first = EffectDisplay.from_estimator(boosting, iris, target=False, **options)
     np.testing.assert_allclose(first.effects[0].average, -second.effects[0].average)
     assert "decision function of True" in second.axes_[0].get_ylabel()
+    name, value = iris.columns[3], second.effects[0].values[5]
+    expected = boosting.decision_function(iris.assign(**{name: value})).mean()
+    assert second.effects[0].average[5] == pytest.approx(expected)
     several = LinearRegression().fit(iris, np.stack([y, 2 * y], axis=1))
     averages = [
         EffectDisplay.from_estimator(several, iris, 0, target=k).effects[0].average for k in (0, 1)
@@ -306,6 +333,37 @@ def test_what_is_drawn_of_pairs(models):
     figure.canvas.draw()
     assert "2025" in dates.xaxis.get_offset_text().get_text()
     assert dates.get_ylabel() == "size"
+
+
+@pytest.mark.parametrize("n, n_lines", [(6, 6), (7, 0)])
+def test_few_numbers_are_levels(n, n_lines):
+    """A table of levels, and lines or a map of more numbers; values do not begin at 0."""
+    average = np.arange(10.0, 10 + 2 * n).reshape(2, n) ** 2
+    values = np.arange(2.0), np.arange(float(n))
+    effect = PairEffect(("a", "b"), values, average, np.zeros((3, 2)), (False, False))
+    ax = plt.figure().subplots()
+    effect.plot(ax, "mean")
+    if not n_lines:
+        assert len(ax.lines) == 2 and not ax.images and ax.get_xlabel() == "b"
+        data = np.arange(2000.0).reshape(1000, 2)  # every fourth row is drawn
+        many = PairEffect(("a", "b"), (values[1],) * 2, np.ones((7, 7)), data, (False, False))
+        many._plot_map(ax := plt.figure().subplots(), "mean")
+        np.testing.assert_array_equal(ax.lines[0].get_xydata(), data[::4])
+        return
+    np.testing.assert_array_equal(ax.images[0].get_array(), average.T)
+    middle = (average.min() + average.max()) / 2
+    for text, (place, value) in zip(ax.texts, np.ndenumerate(average), strict=True):
+        assert text.get_position() == place
+        assert float(text.get_text()) == pytest.approx(value, 0.01)
+        assert text.get_color() == ("black" if value > middle else "white")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == {0}
+    texts = np.array(["a level of many letters", "another of many letters"], dtype=object)
+    for k, rotation in ((0, 90), (1, 0)):
+        own = (texts, values[0]) if k == 0 else (values[0], texts)
+        ax = plt.figure().subplots()
+        PairEffect(("a", "b"), own, average[:, :2], np.zeros((3, 2)), (False, False)).plot(ax, "")
+        assert {label.get_rotation() for label in ax.get_xticklabels()} == {rotation}
 
 
 class Half(RegressorMixin, BaseEstimator):
@@ -418,3 +476,6 @@ def test_an_axis_says_how_many_levels_are_not_shown():
     display = EffectDisplay.from_estimator(forest, many, ["shop", "a"])
     labels = [axes.get_xlabel() for axes in display.axes_]
     assert labels == ["shop (20 of 25 levels)", "a"]
+    counts = many["shop"].value_counts()  # those of most rows are shown
+    shown = counts.index.isin(display.effects[0].values)
+    assert shown.sum() == 20 and counts[shown].min() >= counts[~shown].max()

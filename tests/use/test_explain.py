@@ -160,6 +160,9 @@ def test_sampled_interactions_are_within_their_standard_errors(units):
     assert len(z) > 20 and 0.6 < z.std() < 1.5
     alone = shapley_values(model, rows, background, **options)
     np.testing.assert_allclose(found.values.sum(axis=1), alone.values, atol=1e-10)
+    variance = found.standard_errors**2  # of what is left to a feature: of its value and the rest
+    rest = variance.sum(axis=2) - variance[:, own, own]
+    np.testing.assert_allclose(variance[:, own, own], alone.standard_errors**2 + rest)
 
 
 @pytest.mark.parametrize("kinds", [("box",), ("sparse", "dense")])
@@ -528,6 +531,11 @@ def test_the_target_chooses_a_class(name, n_classes, units):
         if n_classes > 2:
             np.testing.assert_array_equal(found.values, whole.values[..., k])
             np.testing.assert_array_equal(found.base_values, whole.base_values[:, k])
+            options = {"max_exact": 0, "random_state": 0}
+            sampled = shapley_values(model, rows, background, units, **options)
+            one = shapley_values(model, rows, background, units, target=k, **options)
+            errors = sampled.standard_errors[..., k]
+            assert errors.any() and np.array_equal(one.standard_errors, errors)
         else:
             np.testing.assert_array_equal(found.values, whole.values if k else -whole.values)
         if units != "raw":

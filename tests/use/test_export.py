@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import small
-from exported import check_onnx, in_c, in_onnx, predicted
-from forests import random_forest, whole_table
+from exported import check_onnx, in_c, in_onnx, predicted, with_forest
+from forests import projector, random_forest, whole_table
 from makers import made
 from makers import mixed_table as table
 from makers import mixed_target as target
@@ -90,14 +90,6 @@ def numbers(model, X):
     """String labels, or real targets, of a table of numbers."""
     score = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1] * X[:, 2])
     return np.array(["a", "b", "c"])[np.digitize(score, [0, 1])] if is_classifier(model) else score
-
-
-def with_forest(forest):
-    """An estimator that predicts by a given forest."""
-    X = np.random.default_rng(0).normal(size=(20, forest.n_features))
-    model = ManifoldForestRegressor(n_estimators=2, random_state=0).fit(X, X[:, 0])
-    model.forest_, model._is_1d = forest, forest.n_outputs == 1
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +172,12 @@ def test_values_far_outside_the_training_range(friedman, tmp_path):
         check(model.fit(X, y), far, tmp_path)
 
 
+def test_numbers_near_the_largest_of_float32(friedman, tmp_path):
+    X, y = friedman
+    model = ManifoldForestRegressor(5, random_state=0).fit(3e38 * X, y)
+    check(model, 3e38 * X, tmp_path)
+
+
 def test_outliers_on_one_side(friedman, tmp_path):
     """Values beyond the range on the other side, and in other columns, are clipped."""
     X, y = friedman
@@ -218,7 +216,10 @@ def test_every_feature_of_categories_and_missing_values(monkeypatch, tmp_path):
 
 def test_unknown_levels_empty_strings_and_text_that_is_no_category(tmp_path):
     rng = np.random.default_rng(0)
-    columns = {"a": rng.choice(["", "x", "y"], 90), "b": rng.choice(["p", "q"], 90)}
+    columns = {
+        "a": rng.choice(["", "x", "y"], 90),
+        "b": rng.choice(["p", "q"], 90),
+    }
     frame = pd.DataFrame(columns | {"id": [f"id {k}" for k in range(90)]}).astype(object)
     y = (frame["a"] == "").to_numpy() ^ (frame["b"] == "p").to_numpy()
     new = frame.assign(id="other")
@@ -253,11 +254,29 @@ def test_images(digits, tmp_path):
 def test_directions_of_all_kinds(shape, wrap, unordered, gate, tmp_path):
     rng = np.random.default_rng(0)
     forest = random_forest(rng, shape, wrap, unordered, gate=gate, steepness=-0.3)
+    forest = forest.replaced(forest.arrays | {"bag_start": [0, 1, 3]})
     model = with_forest(forest)
     # Dense projections are rounded by the runtime, and so are the margins.
     tolerance = 1e-6 if gate == "hard" else 1e-5
     check(model, 20 * rng.normal(size=(60, forest.n_features)), tmp_path, tolerance)
     check_onnx(model, whole_table(rng, 40, forest.n_features, np.uint8))
+
+
+@pytest.mark.parametrize(
+    "shape, wrap, unordered", [SHAPES[k] for k in (3, 6, 7)] + [((7,), None, None)]
+)
+def test_sums_of_boxes_are_rounded_as_in_the_estimator(shape, wrap, unordered, tmp_path):
+    """Every threshold is the projection of some row, to the bit: the row goes left."""
+    rng = np.random.default_rng(0)
+    options = {"kinds": ("box",), "n_each": 16, "n_splits": 20, "n_trees": 4}
+    forest = random_forest(rng, shape, wrap, unordered, **options)
+    X = rng.normal(size=(40, forest.n_features)).astype(np.float32) / 7
+    meta = {"feature_shape": shape, "wrap": wrap, "unordered": unordered}
+    boxes = {name: array for name, array in forest.arrays.items() if name.startswith("box")}
+    values = projector(boxes, forest.direction, n_features=forest.n_features, **meta).response(X)
+    rows = rng.integers(40, size=len(forest.threshold))
+    threshold = values[rows, np.arange(len(rows))] * len(rows)
+    check(with_forest(forest.replaced(forest.arrays | {"threshold": threshold})), X, tmp_path)
 
 
 @pytest.mark.parametrize("gate", ["hard", "margin", "sigmoid"])
@@ -332,6 +351,18 @@ def test_several_outputs(friedman, tmp_path):
     check(small(CO2ForestRegressor).fit(X, np.c_[y, 1e6 + X[:, 0]]), X, tmp_path)
 
 
+def test_outputs_whose_classes_all_have_the_probability_0(friedman, tmp_path):
+    """Their classes are equally probable; negative shares count as 0."""
+    X, y = friedman
+    labels = np.c_[np.digitize(y, [10, 15]), X[:, 0] > 0.5]
+    model = ManifoldForestClassifier(1, max_depth=3, random_state=0).fit(X, labels)
+    value = model.forest_.value.reshape(-1, 5).copy()
+    value[::2, :3], value[1::3, 3], value[1::4, 1] = 0, -0.5, -0.25
+    model.forest_ = model.forest_.replaced(model.forest_.arrays | {"value": value.ravel()})
+    assert (model.predict_proba(X)[0] == 1 / 3).all(axis=1).any()
+    check(model, X, tmp_path)
+
+
 def test_blends(friedman, tmp_path):
     X, y = friedman
     members = [
@@ -376,7 +407,7 @@ def test_a_member_that_did_not_see_a_class(friedman, tmp_path):
 def test_one_class_one_row_constant_targets(friedman, tmp_path):
     X, y = friedman
     for cls in (ManifoldForestClassifier, CO2ForestClassifier, ObliqueBoostingClassifier):
-        check(small(cls).fit(X, np.full(len(X), "a */ /* ??/")), X[:5], tmp_path)
+        check(small(cls).fit(X, np.full(len(X), "a */ ??/ b")), X[:5], tmp_path)
         check(small(cls).fit(X[:1], [3]), X[:5], tmp_path)
     check(small(CO2ForestRegressor).fit(X, np.full(len(X), 1e6)), X[:5], tmp_path)
 
@@ -461,6 +492,7 @@ BOTH = False, True
         *(RobustScaler(with_centering=a, with_scaling=b) for a in BOTH for b in BOTH),
         *(MinMaxScaler((-2, 3), clip=clip) for clip in BOTH),
         MaxAbsScaler(),
+        *([MaxAbsScaler(clip=True)] if "clip" in MaxAbsScaler().get_params() else []),
         SimpleImputer(strategy="median"),
     ],
     ids=str,
@@ -491,6 +523,15 @@ def test_other_transformers_are_named(step, friedman):
     name = type(step[0] if isinstance(step, Pipeline) else step).__name__
     with pytest.raises(TypeError, match=f"a {name}, is not part of .* pass estimator"):
         to_c(steps)
+
+
+def test_an_imputer_that_leaves_columns_out_is_refused(friedman):
+    X, y = friedman[0].copy(), friedman[1]
+    X[:, 3] = np.nan
+    with pytest.warns(UserWarning, match="Skipping features"):
+        steps = make_pipeline(SimpleImputer(), ManifoldForestRegressor(2)).fit(X, y)
+        with pytest.raises(TypeError, match="a SimpleImputer, is not part of"):
+            to_c(steps)
 
 
 # ---------------------------------------------------------------------------- what is not exported

@@ -79,3 +79,14 @@ def test_arrays_of_c_have_the_smallest_type():
     assert all(number.endswith("f") and not number[:-1].strip().isdigit() for number in found)
     read = np.array([float(number.strip()[:-1]) for number in found], dtype=np.float32)
     assert read.tobytes() == array.tobytes()
+
+
+def test_macros_count_the_classes_of_one_output_and_the_outputs(friedman):
+    X, y = friedman
+    labels = np.c_[np.digitize(y, [10, 15]), X[:, 0] > 0.5]
+    source = to_c(small(ManifoldForestClassifier).fit(X, labels))
+    assert "#define PREDICT_N_OUTPUTS 5\n#define PREDICT_N_TARGETS 2\n" in source
+    assert "#define PREDICT_N_CLASSES" not in source
+    source = to_c(small(ManifoldForestRegressor).fit(X, y))
+    assert "#define PREDICT_N_OUTPUTS 1\n" in source
+    assert "_N_TARGETS" not in source and "_N_CLASSES" not in source

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import small
-from exported import check_onnx, in_c, in_onnx, predicted
+from exported import check_onnx, in_c, in_onnx, predicted, with_forest
+from forests import random_forest, whole_table
 from sklearn.base import is_classifier
 from sklearn.datasets import load_digits, make_friedman1
 
@@ -116,6 +117,16 @@ def test_boxes_too_large_to_be_gathered(digits, monkeypatch):
     model.fit(X[:300] / 8, y[:300])  # eighths, whose sums are exact
     monkeypatch.setattr(onnx_projections, "MAX_GATHERED", 0)
     check_onnx(model, X[300:400] / 8)
+
+
+@pytest.mark.parametrize(
+    "shape, wrap", [((12,), (True,)), ((3, 4), None), ((2, 3, 2), (False, True, False))]
+)
+def test_boxes_of_any_number_of_axes_by_tables_of_sums(shape, wrap):
+    """Thresholds are halves, as of whole numbers; half of the boxes are differences."""
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, shape, wrap, kinds=("box",), n_each=8, n_splits=10)
+    check_onnx(with_forest(forest), whole_table(rng, 40, 12, np.float32))
 
 
 def test_large_constants_are_in_a_second_file(friedman, tmp_path, monkeypatch):

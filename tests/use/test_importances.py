@@ -98,6 +98,10 @@ def test_importances_of_a_single_tree_have_no_spread(monkeypatch):
     table = skforest.importances_table(model)
     assert list(table) == ["feature", "importance", "std"] and np.isnan(table["std"]).all()
     assert sorted(table["feature"]) == [f"x{j}" for j in range(6)]
+    stump = skforest.ManifoldForestClassifier(1, max_leaf_nodes=2, random_state=0).fit(X, y)
+    names, values, _ = skforest.importances_table(stump).values()
+    zeros = [name for name, value in zip(names, values) if not value]
+    assert len(zeros) > 1 and zeros == sorted(zeros)  # equal ones keep their order
     assert sum(table["importance"]) == pytest.approx(1)
 
 
@@ -123,6 +127,14 @@ def test_importances_of_a_blend():
     np.testing.assert_allclose(table["std"], expected[column], atol=1e-12)
     with pytest.raises(ValueError, match='for a blend, only "impurity" is possible'):
         skforest.importances_table(blend, "count")
+    members = blend.members_ | {"none": skforest.ManifoldForestClassifier(2).fit(0 * X, y)}
+    blend.members_, blend.weights_ = members, dict.fromkeys(members, 1 / 3)
+    table = skforest.importances_table(blend)  # a member without a split has no importances
+    own = np.array([one, other, 0 * one])[:, [int(name[1:]) for name in table.index]]
+    expected = np.sqrt(np.mean((own - table["importance"].to_numpy()) ** 2, axis=0))
+    np.testing.assert_allclose(table["std"], expected, atol=1e-12)
+    blend.members_, blend.weights_ = {"one": members["none"]}, {"one": 1.0}
+    assert skforest.importances_table(blend)["std"].isna().all()
 
 
 def test_importances_take_estimators_of_the_package():

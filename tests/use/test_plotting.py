@@ -516,11 +516,11 @@ def text_of(artists, gid):
     return next(artist.get_text() for artist in artists if artist.get_gid() == gid)
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("n_outputs", [1, 6])
 def test_linear_leaves_are_functions_in_the_units_of_the_data(n_outputs):
     rng = np.random.default_rng(0)
     X = 100 * rng.normal(size=(300, 3)) + 7
-    y = np.abs(X @ [[1.0, 2.0], [0.3, 0.0], [0.0, 0.0]])[:, :n_outputs].squeeze()
+    y = np.abs(X @ [[1.0, 2.0] * 3, [0.3] * 6, [0.0] * 6])[:, :n_outputs].squeeze()
     model = ObliqueBoostingRegressor(1, n_bags=1, max_depth=1, linear_leaves=True, random_state=0)
     model.set_params(linear_start=None, early_stopping=False, n_directions=0).fit(X, y)
     artists = plot_tree(model, precision=9, node_ids=True, ax=Figure().subplots())
@@ -535,7 +535,10 @@ def test_linear_leaves_are_functions_in_the_units_of_the_data(n_outputs):
             formula = re.sub(r" x", " * x", " ".join(lines[:-1])).replace("+ x", "+ 1 * x")
             assert eval(formula, {"x": row}) == pytest.approx(tree.response([row])[0, 0])  # noqa: S307
         else:
-            assert [line[:6] for line in lines if ":" in line] == ["y[0]: ", "y[1]: "]
+            names = [f"y[{k}]: " for k in range(4)]
+            assert [line[:6] for line in lines if ":" in line] == names
+            assert lines[-2] == "+ 2 more outputs"
+            assert sum(" x" in line for line in lines) <= 4  # one slope each
     hidden = plot_tree(model, max_depth=1, ax=Figure().subplots())
     assert {a.get_gid() for a in hidden} >= {"leaf 1", "leaf 2"}
 
@@ -547,6 +550,8 @@ def test_a_linear_start_is_announced():
     text = text_of(artists, "leaf 0")
     assert text.startswith("linear start\ntrees from tree=1\n")
     assert "\n+ 7 more features\nn = 442" in text
+    artists = plot_tree(model.fit(X, np.tile(y, (6, 1)).T), ax=Figure().subplots())
+    assert text_of(artists, "leaf 0").count("\n+ 9 more features\n") == 4  # of six outputs
     with pytest.raises(ValueError, match="from 0 to 1: the forest has 2 trees$"):
         plot_tree(model, tree=50)
 

@@ -16,6 +16,7 @@ from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import LinearSVC
 
 from skforest import (
     BlendedForestClassifier,
@@ -37,11 +38,10 @@ from skforest.inspect.comparison import (
     scores_of,
 )
 from skforest.inspect.explain import values_of_table
-from skforest.inspect.page import Section
-from skforest.inspect.report import _pairs, _rows, _Subject
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("matplotlib").use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +143,15 @@ def test_leaderboard_has_nan_where_a_default_metric_lacks_a_class(wine, blend):
         leaderboard({"a": blend}, X_test[rows], y_test[rows], metrics=["roc_auc_ovr"])
 
 
+def test_a_model_without_a_score_is_the_last_one(wine, blend):
+    X, X_test, y, y_test = wine
+    models = {"labels": LinearSVC(dual=False).fit(X, y), "blend": blend}
+    options = {"metrics": ["neg_log_loss"], "X_train": X, "y_train": y}
+    board = leaderboard(models, X_test, y_test, **options)["neg_log_loss"]
+    assert board.index[-1] == "labels" and np.isnan(board.iloc[-1])
+    assert (np.diff(board.iloc[:-1]) <= 0).all()
+
+
 def test_leaderboard_refuses_what_it_cannot_compare(wine, blend, diabetes, boosting):
     _, X_test, _, y_test = wine
     with pytest.raises(ValueError, match="models is empty"):
@@ -203,6 +212,7 @@ def test_scores_of_numbers_are_those_of_scikit_learn(shape):
     rng = np.random.default_rng(0)
     y, predicted = rng.normal(size=(2, *shape))
     weight = rng.integers(0, 3, 50)
+    y[..., -1:] = 2.0 if len(shape) > 1 else y[..., -1:]  # a constant output
     for name, score in scores_of(PredictedNumbers(predicted), y, METRICS[False]).items():
         for w in (None, weight):
             options = {} if w is None else {"sample_weight": w}
@@ -429,47 +439,6 @@ def test_values_of_the_columns_of_a_pipeline_add_up(wine):
     np.testing.assert_allclose(values.sum(axis=1) + base, model.predict_proba(X_test[:2]))
 
 
-def test_class_that_a_report_shows():
-    """The rarer of two texts, the second of two numbers, or the target."""
-    rng = np.random.default_rng(0)
-    X, rare = rng.normal(size=(200, 2)), np.arange(200) % 10 == 0
-    for labels, target, shown in (
-        (np.where(rare, "churn", "stay"), None, "churn"),
-        (np.where(rare, "yes", "no"), None, "yes"),
-        (np.where(rare, 0, 1), None, 1),
-        (np.where(rare, "churn", "stay"), "stay", "stay"),
-    ):
-        model = ManifoldForestClassifier(3, random_state=0).fit(X, labels)
-        subject = _Subject(model, X, labels, 0, target)
-        assert subject.label == shown
-        text = _rows(subject).text[1]
-        proba = model.predict_proba(X)[:, subject.shown]
-        row, value = re.search(
-            rf"^Row (\d+), .+, probability of {shown}: ([\d.]+), truth", text
-        ).groups()
-        assert float(value) == pytest.approx(proba[int(row)], abs=1e-4)
-    with pytest.raises(ValueError, match="target='go' is not a label"):
-        describe(model, X, labels, target="go")
-
-
-@pytest.mark.parametrize("is_product", [True, False])
-def test_pairs_that_interact(is_product):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(300, 3))
-
-    class Model(ManifoldForestRegressor):
-        def predict(self, X):
-            X = np.asarray(X)
-            return X[:, 0] * X[:, 1] if is_product else X[:, 0] + X[:, 1] + X[:, 2]
-
-    model = Model(2, random_state=0).fit(X, X[:, 0])
-    subject = _Subject(model, X, None, 0)
-    subject.order = [0, 1, 2]
-    text = "\n".join(_pairs(subject).text)
-    share = float(re.search(r"x0 x x1 +(\S+)", text)[1])
-    assert share > 90 if is_product else share < 1e-9
-
-
 def test_report_refuses_what_it_cannot_describe(boosting, diabetes):
     _, X_test, _, y_test = diabetes
     with pytest.raises(ValueError, match="y_test is given without X_test"):
@@ -532,15 +501,3 @@ def test_scores_without_a_class_that_they_need_are_empty(wine, blend, small):
     text = str(describe(blend, X_test[rows], y_test[rows], X_train=wine[0], y_train=wine[2]))
     line = next(line for line in text.splitlines() if line.startswith("this model"))
     assert line.count("(") == 2 and "nan" not in text  # the area under the curve
-
-
-def test_table_of_a_section_aligns_its_columns():
-    section = Section("a")
-    section.table(("name", "score"), [("x", 0.5), ("longer", float("nan")), ("yes", True)])
-    assert section.text[0].splitlines() == [
-        "name    score",
-        "x         0.5",
-        "longer",
-        "yes      True",
-    ]
-    assert section.html[0].count("<td class=number>") == 3

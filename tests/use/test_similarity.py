@@ -53,9 +53,11 @@ def test_proximities_are_shares_of_trees(estimator, parameters, monkeypatch):
     found = proximity(model, X[:40], X[40:], n_neighbors=None)
     np.testing.assert_array_equal(found.toarray(), expected)
     assert found.data.all() and found.has_canonical_format
-    monkeypatch.setattr(similarity, "BLOCK", 300)  # two rows at a time
-    again = proximity(model, X[:40], X[40:], n_neighbors=None)
-    np.testing.assert_array_equal(again.toarray(), expected)
+    for size in (300, 20):  # two rows at a time, and one
+        monkeypatch.setattr(similarity, "BLOCK", size)
+        again = proximity(model, X[:40], X[40:], n_neighbors=None)
+        np.testing.assert_array_equal(again.toarray(), expected)
+        assert again.has_sorted_indices
 
 
 def test_the_most_similar_rows_are_kept_and_of_equal_ones_the_first():
@@ -167,6 +169,9 @@ def test_an_embedding_by_a_fitted_forest():
     np.testing.assert_array_equal(
         model.transform(X).toarray(), LeafEmbedding(forest).fit(X, y).transform(X).toarray()
     )
+    named = LeafEmbedding(clone(forest)).fit(pd.DataFrame(X, columns=list("abcdef")), y)
+    assert named.feature_names_in_.tolist() == list("abcdef")
+    assert not hasattr(named.fit(X, y), "feature_names_in_")
     with pytest.raises(NotFittedError):
         LeafEmbedding(FrozenEstimator(skforest.ManifoldForestClassifier())).fit(X)
 
@@ -232,3 +237,10 @@ def test_a_class_with_few_rows_has_few_prototypes():
         prototypes(model, X, y, 0)
     with pytest.raises(ValueError, match="inconsistent"):
         prototypes(model, X, y[1:])
+
+
+def test_equal_rows_are_chosen_once_and_in_their_order():
+    model, X, _ = forest_of()
+    rows, y = X[[5, 5, 5, 80, 5, 80]], np.zeros(6)
+    assert prototypes(model, rows, y, 6)[0].tolist() == [0, 3, 1, 2, 4, 5]
+    assert prototypes(model, X[[3] * 4], y[:4], 3)[0].tolist() == [0, 1, 2]

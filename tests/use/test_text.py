@@ -36,6 +36,7 @@ from skforest import (
     export_text,
     to_dict,
 )
+from skforest.inspect.contents import _set_text
 
 COLOURS = "#3f90da", "#ffa90e", "#bd1f01"  # of the first outputs
 SCHEMA = Path(__file__).parents[2] / "docs" / "forest.schema.json"
@@ -146,6 +147,17 @@ def test_thresholds_of_level_numbers_count_from_0():
     own |= {"offset": [0] * 4, "scale": [1, 10, 1, 1], "fill": [0] * 4}
     text = export_text(split({0: 3, 1: 1}, **own))
     assert "--- x[0] (level number) + 10.00 * x[1] <= 2.50\n" in text
+
+
+@pytest.mark.parametrize(
+    "weight, right", [(1, "c, d, (other)"), (3, "c, d, (other)"), (-2, "a, b")]
+)
+def test_levels_of_a_split_of_any_weight(weight, right):
+    own = {"levels": {0: list("abcd")}, "source": [0, 1, 2, 3], "kind": [2, 0, 0, 0]}
+    own |= {"table_start": [0, 6, 6, 6, 6], "table": np.arange(6), "fill": [0] * 4}
+    lines = export_text(split({0: weight}, 1.5 * weight, **own)).splitlines()
+    assert lines[2] == f"|--- x[0] in {{{right}}}"
+    assert _set_text(list("abc"), 3) == "{a, b, c}" and _set_text(list("abc"), 2) == "{a, 2 more}"
 
 
 def rule_of(text, row):

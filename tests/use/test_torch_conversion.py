@@ -210,7 +210,7 @@ def test_a_module_can_be_trained_further(cls):
 @pytest.mark.parametrize("standardise", ["batch", "running"])
 def test_linear_layers_and_normalisations_become_directions_of_the_forest(standardise):
     network = torch.nn.Sequential(
-        RunningStandardiser(5) if standardise == "running" else torch.nn.BatchNorm1d(5),
+        RunningStandardiser(5) if standardise == "running" else torch.nn.BatchNorm1d(5, eps=5.0),
         torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(5, 9), torch.nn.Dropout(0.1)),
         torch.nn.Linear(9, 8),
         torch.nn.Identity(),
@@ -238,12 +238,13 @@ def test_linear_layers_and_normalisations_become_directions_of_the_forest(standa
 
 
 @KINDS
-def test_a_layer_without_a_network_uses_the_columns_of_X(kind):
-    layer = make_layer(kind, 4, 1, 6, 3)
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_a_layer_without_a_network_uses_the_columns_of_X(kind, n_outputs):
+    layer = make_layer(kind, 4, n_outputs, 6, 3)
     x = torch.randn(50, 4)
     model = to_estimator(layer, X=x.numpy())
-    expected = layer(x).detach().numpy()[:, 0]
-    np.testing.assert_allclose(model.predict(x.numpy()), expected, atol=1e-5)
+    expected = layer(x).detach().numpy()
+    np.testing.assert_allclose(model.predict(x.numpy()).reshape(50, -1), expected, atol=1e-5)
     assert model.forest_.node_weight[model.forest_.tree_start[:-1]].tolist() == [50] * 6
     importances = model.feature_importances_
     assert importances.sum() == pytest.approx(1) and len(importances) == 4
@@ -251,9 +252,12 @@ def test_a_layer_without_a_network_uses_the_columns_of_X(kind):
     slopes = np.zeros((6, 4))
     layer.aggregate = "none"
     for tree in range(6):
-        z = x.clone().requires_grad_()
-        layer(z)[:, tree].sum().backward()
-        slopes[tree] = z.grad.abs().sum(dim=0).numpy() * x.numpy().std(axis=0)
+        squares = torch.zeros(50, 4)
+        for k in range(n_outputs):
+            z = x.clone().requires_grad_()
+            layer(z)[:, tree, k].sum().backward()
+            squares += z.grad**2
+        slopes[tree] = squares.sqrt().sum(dim=0).numpy() * x.numpy().std(axis=0)
     np.testing.assert_allclose(importances, slopes.sum(axis=0) / slopes.sum(), rtol=1e-4)
     assert not to_estimator(make_layer(kind, 4, 1)).feature_importances_.any()
 

@@ -556,3 +556,10 @@ def test_a_network_with_a_forest_learns(kind, sparse):
     assert losses[0] == pytest.approx(np.log(3), abs=0.1) and losses[-1] < 0.3
     network.eval()
     assert (network(X[400:]).argmax(dim=1) == y[400:]).float().mean() > 0.75
+
+
+def test_constant_features_are_standardised_to_0():
+    standardiser = RunningStandardiser(2)
+    for _ in range(2):
+        out = standardiser(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+        assert out.isfinite().all() and (out[:, 1] == 0).all() and out[0, 0] < 0 < out[1, 0]

@@ -18,6 +18,7 @@ torch.set_num_threads(1)  # beside other processes of the suite
 
 from skforest.torch import E2ENetworkTree  # noqa: E402
 from skforest.torch.network import (  # noqa: E402
+    NetworkTreeGrower,
     default_network,
     likelihood,
     train_networks,
@@ -102,6 +103,41 @@ def test_omitted_children_have_little_probability():
     part = likelihood(CHILD, COLUMNS, leaves, z, y, 4.0)
     assert (part <= whole + 1e-15).all() and (part < whole).any()
     assert (whole - part).max() <= 2 * 0.003
+    part = likelihood(CHILD, COLUMNS, leaves, z, y, 1.0, min_reach=0.2).detach()
+    g, paths, _, _ = likelihood_by_paths(z, y, leaves, 1.0)
+    reach = np.stack([g[:, 0], 1 - g[:, 0], *paths[:, 1:].T], axis=1)  # of nodes 2, 1, 3, 4
+    share = np.stack([g[:, 0], 1 - g[:, 0], 1 - g[:, 1], g[:, 1]], axis=1)
+    kept = (reach >= 0.2) | (share >= 0.5)
+    paths = paths * np.stack([kept[:, 0], *(kept[:, 1:2] & kept[:, 2:]).T], axis=1)
+    expected = (paths * leaves.numpy()[:, y.numpy()].T).sum(axis=1)
+    np.testing.assert_allclose(part, expected, rtol=1e-12)
+
+
+def test_the_more_probable_child_is_never_omitted():
+    z, y, leaves = soft_tree(100)
+    found = likelihood(CHILD, COLUMNS, leaves, z, y, 1.0, min_reach=1.0).detach().numpy()
+    _, paths, _, _ = likelihood_by_paths(z, y, leaves, 1.0)
+    right, low = (z.detach().numpy() > 0).T
+    leaf = np.where(right, 0, np.where(low, 2, 1))
+    np.testing.assert_allclose(found, paths[np.arange(100), leaf] * leaves.numpy()[leaf, y])
+
+
+def test_steepness_rises_in_growth_and_goes_on_in_joint_training(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    schedules = []
+
+    def recorded(*args, **options):
+        schedules.append(args[6])
+        return train_networks(*args, **options)
+
+    monkeypatch.setattr("skforest.torch.network.train_networks", recorded)
+    options = {"steepness": 2.0, "steepness_step": 0.5, "learning_rate": 0.01}
+    tree = E2ENetworkTree(line, max_leaf_nodes=2, **options, **SHORT).fit(X, y)
+    *growth, joint = [np.array(schedule) for schedule in schedules]
+    np.testing.assert_allclose(growth[0], [(2 + k / 2, 0.01) for k in range(4)])
+    np.testing.assert_allclose(joint[:, 0], [4, 4.5, 5, 5.5])
+    rates = [0.01, *joint[:, 1]]
+    assert (np.diff(rates) < 0).all() and tree.steepness_ == 6
 
 
 def test_a_very_steep_tree_is_hard():
@@ -110,6 +146,21 @@ def test_a_very_steep_tree_is_hard():
     right, low = (z.detach().numpy() > 0).T
     leaf = np.where(right, 0, np.where(low, 2, 1))
     np.testing.assert_array_equal(p, leaves.numpy()[leaf, y.numpy()])
+
+
+def test_leaves_of_a_new_split_are_weighted_by_the_probabilities_of_its_sides():
+    rng = np.random.default_rng(0)
+    z, weight, y = rng.normal(size=20), rng.uniform(size=20), rng.integers(3, size=20)
+    images = SimpleNamespace(
+        outputs=lambda network, index: z[index].astype(np.float32), weight=weight,
+        y=torch.from_numpy(y), n_classes=3,
+    )  # fmt: skip
+    grower = NetworkTreeGrower(images, (1, 1, 2), None, SimpleNamespace(steepness=1.7), 2, None)
+    index = np.arange(3, 17)
+    found = grower._initial_leaves(None, torch.from_numpy(index)).numpy()
+    right = 1 / (1 + np.exp(-1.7 * z[index]))
+    sides = [np.bincount(y[index], weight[index] * p, 3) for p in (1 - right, right)]
+    np.testing.assert_allclose(found / found.sum(), sides / np.sum(sides), rtol=1e-5)
 
 
 def test_leaves_are_running_means_over_the_batches_of_an_epoch():
@@ -198,6 +249,8 @@ def test_soft_routing_tends_to_hard_routing_with_steepness(small, digits):
     p = soft.predict_proba(X)
     assert not np.array_equal(p, hard)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+    expected = soft._routing_forest.response(small.network_outputs(X))  # those of every network
+    np.testing.assert_array_equal(p, expected)
     soft.forest_ = soft.forest_.replaced(soft.forest_.arrays, steepness=1e30)
     np.testing.assert_array_equal(soft.predict_proba(X), hard)
 
@@ -371,6 +424,8 @@ def test_verbose_prints_splits_and_epochs(capsys):
     E2ENetworkTree(line, max_leaf_nodes=3, verbose=1, **SHORT).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6 and all(text.startswith("E2ENetworkTree: ") for text in lines)
+    E2ENetworkTree(line, max_leaf_nodes=2, **SHORT).fit(X, y)
+    assert not capsys.readouterr().out
 
 
 def test_missing_values_and_categories_are_refused():

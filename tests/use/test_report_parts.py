@@ -1,0 +1,171 @@
+"""Parts of reports: what is said and drawn of columns, rows, pairs and trees."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from skforest import ManifoldForestClassifier, ManifoldForestRegressor, describe
+from skforest.inspect.page import Section, bars, cell_text, contributions, short
+from skforest.inspect.report import (
+    _class_curves,
+    _columns,
+    _pairs,
+    _residuals,
+    _rows,
+    _Subject,
+    _trees,
+)
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("matplotlib").use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+
+def test_class_that_a_report_shows():
+    """The rarer of two texts, the second of two numbers, or the target."""
+    rng = np.random.default_rng(0)
+    X, rare = rng.normal(size=(200, 2)), np.arange(200) % 10 == 0
+    for labels, target, shown in (
+        (np.where(rare, "churn", "stay"), None, "churn"),
+        (np.where(rare, "yes", "no"), None, "yes"),
+        (np.where(rare, 0, 1), None, 1),
+        (np.where(rare, "churn", "stay"), "stay", "stay"),
+    ):
+        model = ManifoldForestClassifier(3, random_state=0).fit(X, labels)
+        subject = _Subject(model, X, labels, 0, target)
+        assert subject.label == shown
+        text = _rows(subject).text[1]
+        proba = model.predict_proba(X)[:, subject.shown]
+        row, value = re.search(
+            rf"^Row (\d+), .+, probability of {shown}: ([\d.]+), truth", text
+        ).groups()
+        assert float(value) == pytest.approx(proba[int(row)], abs=1e-4)
+    with pytest.raises(ValueError, match="target='go' is not a label"):
+        describe(model, X, labels, target="go")
+
+
+def test_rows_of_several_classes_show_the_class_that_is_predicted_for_them():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), rng.choice(["u", "v", "w"], 200)
+    model = ManifoldForestClassifier(5, random_state=0).fit(X[:100], y[:100])
+    text = "\n".join(_rows(_Subject(model, X[100:], y[100:], 0)).text)
+    found = re.findall(r"Row (\d+), .*, probability of (\w): (\S+), truth: (\w)", text)
+    sure, predicted = model.predict_proba(X[100:]).max(axis=1), model.predict(X[100:])
+    wrong = np.flatnonzero(predicted != y[100:])
+    assert int(found[2][0]) == wrong[np.argmax(sure[wrong])] and "surest error" in text
+    assert [int(row) for row, *_ in found[:2]] == [np.argmax(sure), np.argmin(sure)]
+    assert len(found) == 3 and len({label for _, label, _, _ in found}) > 1
+    for row, label, share, truth in found:
+        assert [label, truth] == [predicted[int(row)], y[100 + int(row)]]
+        assert float(share) == pytest.approx(sure[int(row)], rel=1e-3)
+
+
+def test_rows_of_a_regression_are_the_ends_and_the_median():
+    X = np.arange(60.0)[:, None]
+    model = ManifoldForestRegressor(5, random_state=0).fit(X, np.exp(X[:, 0] / 8))
+    text = "\n".join(_rows(_Subject(model, X, None, 0)).text)
+    found = [int(row) for row in re.findall(r"Row (\d+), \w+ prediction, prediction: ", text)]
+    order = np.argsort(model.predict(X), kind="stable")
+    assert found == order[[0, 30, -1]].tolist()
+
+
+@pytest.mark.parametrize("is_product", [True, False])
+def test_pairs_that_interact(is_product):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(300, 3))
+
+    class Model(ManifoldForestRegressor):
+        def predict(self, X):
+            X = np.asarray(X)
+            return X[:, 0] * X[:, 1] if is_product else X[:, 0] + X[:, 1] + X[:, 2]
+
+    model = Model(2, random_state=0).fit(X, X[:, 0])
+    subject = _Subject(model, X, None, 0)
+    subject.order = [0, 1, 2]
+    text = "\n".join(_pairs(subject).text)
+    share = float(re.search(r"x0 x x1 +(\S+)", text)[1])
+    assert share > 90 if is_product else share < 1e-9
+
+
+def test_table_of_a_section_aligns_its_columns():
+    section = Section("a")
+    section.table(("name", "score"), [("x", 0.5), ("longer", float("nan")), ("yes", True)])
+    assert section.text[0].splitlines() == [
+        "name    score",
+        "x         0.5",
+        "longer",
+        "yes      True",
+    ]
+    assert section.html[0].count("<td class=number>") == 3
+
+
+def test_bars_of_reports_belong_to_their_names():
+    losses = np.array([[3.0, 5.0], [2.0, 2.5], [-1.0, 0.0]])
+    (ax,) = bars(["a", "b", "c"], losses, "r2").axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "b", "a"]
+    (segments,) = [line.get_segments() for line in ax.containers[-1].errorbar[2]]
+    ends = np.array(segments)[::-1, :, 0]
+    np.testing.assert_allclose(ends.mean(axis=1), losses.mean(axis=1))
+    np.testing.assert_allclose(np.diff(ends)[:, 0] / 2, losses.std(axis=1))
+    values = np.array([2.0, 1.5, -0.5])
+    (ax,) = contributions([("title", ["a = 1", "b = 2", "c = 3"], values)]).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c = 3", "b = 2", "a = 1"]
+    assert [bar.get_width() for bar in ax.patches] == values[::-1].tolist()
+    colours = [bar.get_facecolor() for bar in ax.patches]
+    assert colours[1] == colours[2] != colours[0]
+    plt.close("all")
+
+
+def test_numbers_and_labels_of_reports():
+    values = 123456.7, -123456.7, 0.000123456, np.nan, 1e12, np.float32(0.5), 3
+    texts = ["123457", "-123457", "0.0001235", "", "1e+12", "0.5", "3"]
+    assert [cell_text(value) for value in values] == texts
+    assert short("a" * 34) == "a" * 34 and short("a" * 35) == "a" * 33 + "\N{HORIZONTAL ELLIPSIS}"
+
+
+@pytest.mark.parametrize("n_classes, shown", [(2, [1]), (3, [0, 1, 2])])
+def test_two_classes_have_one_curve(n_classes, shown):
+    rng = np.random.default_rng(0)
+    proba, classes = rng.dirichlet(np.ones(n_classes), 90), np.array(["u", "v", "w"])[:n_classes]
+    y = classes[[rng.choice(n_classes, p=p) for p in proba]]
+    predicted = SimpleNamespace(proba=proba, classes_=classes, labels=classes[proba.argmax(1)])
+    figure = _class_curves(SimpleNamespace(y=y, predicted=predicted, shown=1))
+    roc, calibration, confusion = figure.axes
+    assert len(roc.lines) == len(calibration.lines) == len(shown) + 1
+    assert [text.get_text()[0] for text in roc.get_legend().get_texts()] == list(classes[shown])
+    parts = np.array_split(np.sort(proba[:, shown[0]]), 10)
+    means = [part.mean() for part in parts]
+    np.testing.assert_allclose(calibration.lines[0].get_xdata(), means, atol=0.02)
+    assert len(confusion.texts) == n_classes**2
+    plt.close("all")
+
+
+def test_residuals_are_targets_minus_predictions():
+    y, predicted = np.array([1.0, 2.0, 9.0, 4.0]), np.array([1.0, 1.5, 2.0, 3.0])
+    own = {"y": y, "predicted": SimpleNamespace(labels=predicted), "sample": lambda n: [2, 3]}
+    left, right = _residuals(SimpleNamespace(**own)).axes
+    assert left.collections[0].get_offsets().tolist() == [[2, 9], [3, 4]]
+    ends = [bar.get_x() for bar in right.patches if bar.get_height()]
+    assert [min(ends), max(ends)] == pytest.approx([0, 7 - 7 / 40])
+    plt.close("all")
+
+
+def test_columns_show_their_most_frequent_levels():
+    levels = np.repeat(["a", "b", "c", "d", "e"], [3, 4, 9, 7, 1])
+    X = pd.DataFrame({"level": levels, "few": np.where(np.arange(24) < 20, np.nan, 1.5)})
+    model = ManifoldForestRegressor(2, random_state=0).fit(X, np.arange(24.0))
+    lines = _columns(_Subject(model, X, None, 0)).text[1].splitlines()
+    assert re.match(r"level +category +5 +c, d, b$", lines[1])
+    assert re.match(r"few +number +83.3 % +1 +1.5 / 1.5 / 1.5 +constant in these rows", lines[2])
+
+
+def test_trees_are_those_of_the_member_of_the_largest_weight():
+    X, y = load_wine(return_X_y=True)
+    members = {name: ManifoldForestClassifier(1, max_depth=1).fit(X, y) for name in "abc"}
+    weights = {"a": 0.2, "b": 0.5, "c": 0.3}
+    model = SimpleNamespace(members_=members, weights_=weights)
+    section = _trees(SimpleNamespace(model=model, has_transformers=False))
+    assert section.text[0].startswith("Of the member 'b',")
