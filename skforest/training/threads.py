@@ -4,6 +4,8 @@ Threads are the default. A `joblib.parallel_config` context can name a backend o
 as dask or ray. Training data are then sent once to every process, which returns trees.
 """
 
+import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -357,7 +359,8 @@ def in_parallel(
 
     ends_at_once = limit is not None and not limit.keeps_parts
     try:
-        with nullcontext() if limit is None else limit.applied(control, results):
+        limited = nullcontext() if limit is None else limit.applied(control, results)
+        with interrupts_wait(control.stop), limited:
             if tasks is not None and len(members) > 1:
                 tasks.begin()
             has_callbacks = tasks is not None
@@ -379,6 +382,35 @@ def in_parallel(
     if not results:
         raise NotInTime(f"{name}: nothing was trained within the time limit")
     return results
+
+
+@contextmanager
+def interrupts_wait(stop):
+    """Without the interpreter lock, interrupts end training, and are raised after the block.
+
+    Raised within a method of joblib, they may leave a lock that its threads then wait for forever.
+    A second interrupt does not wait.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
+    is_main = threading.current_thread() is threading.main_thread()
+    if has_lock or not is_main or handler is not signal.default_int_handler:
+        yield
+        return
+    is_interrupted = False
+
+    def end(number, frame):
+        nonlocal is_interrupted
+        stop[0], is_interrupted = 1, True
+        signal.signal(signal.SIGINT, handler)
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if is_interrupted:
+        raise KeyboardInterrupt
 
 
 def _started(function, members, n_jobs, control_of, limit, has_callbacks):

@@ -3,9 +3,13 @@
 On free-threaded builds of Python, nothing but the package itself keeps these threads apart.
 """
 
+import _thread
 import os
 import pickle
+import signal
+import sys
 import sysconfig
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
@@ -16,6 +20,8 @@ import pytest
 from conftest import ESTIMATORS, small
 from makers import start_python
 from sklearn.base import clone, is_classifier
+
+from skforest.training.threads import in_parallel
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +120,28 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_process_that_is_forked_after_training_in_threads():
     out, errors = start_python(FORKED).communicate()
     assert out.split() == ["0"], errors
+
+
+def test_an_interrupt_waits_for_threads_without_the_interpreter_lock(monkeypatch):
+    """Raised within joblib, it could leave a lock that threads wait for forever."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    ended, handlers = [], []
+
+    def train(member, control):
+        handlers.append(signal.getsignal(signal.SIGINT))
+        if member == 1:
+            _thread.interrupt_main()
+        while not control.stop[0]:
+            time.sleep(0.001)
+        ended.append(member)
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            in_parallel(train, range(20), 2, 0, "train")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert signal.default_int_handler not in handlers[:2]
+    assert set(ended) >= {0, 1}
+    assert len(ended) < 20, "trees begin after the interrupt"
