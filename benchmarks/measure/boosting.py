@@ -1,6 +1,7 @@
 """Measurements of oblique boosting and of blends: many rows, single rows, settings, images.
 
     python -m benchmarks.measure.boosting scale [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting one-bag [--rounds N] [--quick]
     python -m benchmarks.measure.boosting one-row [--rounds N] [--quick]
     python -m benchmarks.measure.boosting linear-start [--rounds N] [--quick]
     python -m benchmarks.measure.boosting depth [--rounds N] [--quick]
@@ -10,16 +11,17 @@
     python -m benchmarks.measure.boosting boxes [--rounds N] [--n-jobs N] [--quick]
 
 ``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
-its own with one thread; ``one-row`` predicts single rows of 20 features with models of 500 rounds
-and with blends. ``linear-start`` compares models that start from a linear function with others, on
-splits of the training rows of the regression tables of ``compare.peers``, at three sizes;
-``depth`` compares depths of the trees, and ``directions`` numbers of directions, on splits of all
-training rows of its tables with many rows. ``classes`` fits models by default on 10^5 rows of 30
-features with four classes, and LightGBM with 300 rounds; times are processor seconds of one
-thread. ``rate`` learning rates, on splits of at most 2000 training rows of its tables of several
-classes. A round is another split. ``boxes`` compares models with and without `feature_shape`, and
-manifold forests, by their test errors on images and signals; a round is another seed and draws
-other training rows.
+its own with one thread; ``one-bag`` fits one bag by default and 300 rounds of LightGBM on 5000
+rows of the tables with many rows of ``compare.peers``; ``one-row`` predicts single rows of 20
+features with models of 500 rounds and with blends. ``linear-start`` compares models that start
+from a linear function with others, on splits of the training rows of the regression tables of
+``compare.peers``, at three sizes; ``depth`` compares depths of the trees, and ``directions``
+numbers of directions, on splits of all training rows of its tables with many rows. ``classes``
+fits models by default on 10^5 rows of 30 features with four classes, and LightGBM with 300 rounds;
+times are processor seconds of one thread. ``rate`` learning rates, on splits of at most 2000
+training rows of its tables of several classes. A round is another split. ``boxes`` compares models
+with and without `feature_shape`, and manifold forests, by their test errors on images and signals;
+a round is another seed and draws other training rows.
 """
 
 import multiprocessing
@@ -61,6 +63,7 @@ BOX_ROWS = 4000  # that train, at most
 MEASURES = {
     "scale/time": Measure("fit of 50 rounds, 10^6 x 50, LightGBM over ours", "x"),
     "scale/memory": Measure("peak memory of fit without X, 10^6 x 50", "MiB", more=False),
+    "one-bag/time": Measure("fit of one bag, 5000 rows, over LightGBM", "x", more=False),
     "one-row/boosting": Measure("predict of one row, 500 rounds in one bag", "us", more=False),
     "one-row/blend": Measure("predict of one row, blend of 4 kinds", "us", more=False),
     **{
@@ -154,6 +157,31 @@ def _fit(make, n_rows, queue):
     make().fit(X, y)
     passed = time.perf_counter() - start
     queue.put((passed, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+
+
+def one_bag(options):
+    """Processor seconds of one bag, and of LightGBM with 300 rounds."""
+    import lightgbm
+
+    fixed = {"n_estimators": pick(options, 300, 10), "num_threads": 1, "verbose": -1}
+    quick = {"classification": ["magic"], "regression": ["reg_pol"]}
+    sets = pick(options, comparison.LARGE, quick)
+    kinds = {
+        "classification": (skforest.ObliqueBoostingClassifier, lightgbm.LGBMClassifier),
+        "regression": (skforest.ObliqueBoostingRegressor, lightgbm.LGBMRegressor),
+    }
+    found, names = [], [(task, name) for task, names in sets.items() for name in names]
+    for task, name in names:
+        own, other = kinds[task]
+        split = data.load_table(name, options.data, 0, pick(options, 5000, 300))
+        for seed in range(options.rounds or 1):
+            models = own(n_bags=1, random_state=seed), other(**fixed, random_state=seed)
+            times = [_error_and_time(model, split)[1] for model in models]
+            found.append((times[0] / times[1], name))
+    mean = np.exp(np.mean(np.log([ratio for ratio, _ in found])))
+    (low, fast), (high, slow) = min(found), max(found)
+    note = f"{len(names)} tables, {low:.1f} ({fast}) to {high:.1f} ({slow})"
+    yield Row("one-bag/time", [mean], note)
 
 
 def one_row(options):
@@ -325,10 +353,10 @@ def boxes_table(stored):
     return ("", *(cells.TITLES[name] for name in data.SHAPES), "Command"), rows
 
 
-GROUPS = (scale, one_row, linear_start, depth, directions, classes, rate, boxes)
+GROUPS = (scale, one_bag, one_row, linear_start, depth, directions, classes, rate, boxes)
 NOTED = partial(cells.noted, script="measure.boosting")
 TABLES = {
-    "boosting": partial(NOTED, groups=(scale, classes, one_row)),
+    "boosting": partial(NOTED, groups=(scale, classes, one_bag, one_row)),
     "boosting_start": start_table,
     "boosting_depth": partial(NOTED, groups=(depth, directions)),
     "boosting_rate": partial(NOTED, groups=(rate,)),
