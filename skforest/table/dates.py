@@ -265,7 +265,7 @@ def dated(series, dtype):
 def _parsed(value, form):
     """A text, or an object of a date, as datetime64; NaT if it is missing or has another form."""
     if is_missing(value) or isinstance(value, Real):
-        return np.datetime64("NaT")
+        return np.datetime64("NaT", "us")
     text, form = (value, form) if isinstance(value, str) else (value.isoformat(), "ISO")
     try:
         if form != "ISO":
@@ -273,7 +273,7 @@ def _parsed(value, form):
         else:  # not numbers of 8 digits, such as codes
             found = datetime.fromisoformat(text.strip() if text[4:5] == "-" else "")
     except (ValueError, OverflowError):
-        return np.datetime64("NaT")
+        return np.datetime64("NaT", "us")
     return np.datetime64(found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found)
 
 

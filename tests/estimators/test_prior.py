@@ -288,7 +288,9 @@ def test_partitions_do_not_know_the_frequencies():
 
 
 def test_modules_of_torch_contain_no_prior():
-    torch = pytest.importorskip("skforest.torch")
+    pytest.importorskip("torch")
+    from skforest import torch
+
     with pytest.raises(ValueError, match="prior=.*, which a module does not contain"):
         torch.from_estimator(fitted(skforest.RandomHingeForestClassifier, True))
 
