@@ -75,14 +75,16 @@ cdef class LossKernel:
         Return the weighted sum of the losses.
         """
         cdef int64_t i, k
-        cdef double total = 0, loss
+        cdef double total = 0
         cdef double[::1] slope = np.empty(self.n_outputs)
         cdef double[::1] curve = np.empty(self.n_outputs)
         with nogil:
             for i in range(raw.shape[0]):
-                loss = self.row(&raw[i, 0], &y[i, 0], &slope[0])
-                if weight[i] > 0:
-                    total += weight[i] * loss
+                if weight[i] == 0:
+                    for k in range(self.n_outputs):
+                        gradient[i, k] = curvature[i, k] = 0
+                    continue
+                total += weight[i] * self.row(&raw[i, 0], &y[i, 0], &slope[0])
                 self.curve(&raw[i, 0], &y[i, 0], &slope[0], &curve[0])
                 for k in range(self.n_outputs):
                     gradient[i, k] = <float>(weight[i] * slope[k])
