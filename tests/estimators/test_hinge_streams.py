@@ -172,6 +172,19 @@ def test_missing_values_stay_where_they_are_when_a_column_moves():
     np.testing.assert_allclose(means, X[:, 0].mean(), atol=0.01)
 
 
+@pytest.mark.filterwarnings("ignore:most values of column 0")
+def test_recent_rows_stay_where_they_are_when_a_column_moves():
+    """Units come from the last rows, so these must have the offsets of the new ones."""
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = quick(RandomHingeForestRegressor).partial_fit(X, X[:, 0])
+    model.partial_fit(X[:100] + [1e5, 0], X[:100, 0])
+    known, rows = model._stream.recent[0], np.concatenate([X, X[:100] + [1e5, 0]])
+    expected = model.forest_.map_features(rows)
+    assert len(known) == 300
+    for row in known:  # in the order of a hash
+        assert abs(expected - row).max(axis=1).min() < 0.1
+
+
 @pytest.mark.parametrize("n_first", [10, 100])
 def test_a_stream_goes_on_with_the_same_bits_behind_a_pickle_and_an_error(n_first):
     rng = np.random.default_rng(0)

@@ -163,9 +163,9 @@ def test_a_bag_that_is_trained_again_keeps_the_predictions_from_before(monkeypat
 
 
 def test_quantiles_from_before_a_bag_was_trained_again_are_calibrated(monkeypatch):
-    seen, whole = [], base.mean_response
+    seen, whole, model = [], base.mean_response, clone(fitted("one bag"))
     monkeypatch.setattr(base, "mean_response", lambda *given: seen.append(given) or whole(*given))
-    clone(fitted("one bag")).set_params(loss="quantile", quantile=0.9).fit(X[TRAIN], Y[TRAIN])
+    model.set_params(loss="quantile", quantile=0.9).fit(X[TRAIN], Y[TRAIN])
     ((_, data, is_held_out, others),) = seen
     mask = is_held_out(0)
     below = data.y[mask] <= others[0].response_mapped(data.X[mask])

@@ -184,6 +184,19 @@ def test_columns_of_wide_rows_are_chosen_by_their_weighted_variance():
         assert (np.count_nonzero(weights[:60]) > 50) == is_chosen
 
 
+def test_wide_columns_of_large_numbers_that_are_alike_are_chosen_last():
+    """Among heavy rows, they do not vary; many of them take no place of others."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((240, 660))
+    X[:120, :60] = rng.normal(size=(120, 60)) * (rng.random((120, 60)) < 0.2)
+    X[:120, 60:] = 5
+    y = np.concatenate([X[:120, :5].sum(axis=1) > 0, rng.random(120) < 0.5])
+    own = {"max_depth": 1, "max_features": None, "random_state": 0}
+    model = CO2ForestClassifier(1, **CO2 | own)
+    model.fit(sparse.csr_matrix(X), y, np.repeat([1.0, 1e-3], 120))
+    assert np.count_nonzero(model.forest_.directions().toarray()[0, :60]) > 50
+
+
 def test_columns_with_zeros_and_negative_numbers_are_not_shifted():
     X, _ = rows(ManifoldForestRegressor)
     X = X.astype(np.float64)

@@ -402,7 +402,8 @@ def test_a_predictor_takes_codes_of_categories(estimator):
     np.testing.assert_array_equal(predictor(rows), expected)
     np.testing.assert_array_equal(predictor(rows[7]), expected[7])
     unknown = frame.assign(city="nowhere", shop="nowhere")
-    for code in (0, 1000):  # none, also right behind the last one
+    # None is a level: right behind the last one, far from it, and between the first two.
+    for first, code in ((1, 0), (1, 1000), (0, 0.5)):
         for j in (2, 3):
-            rows[:, j] = len(estimator.forest_.levels[j]) + code
+            rows[:, j] = first * len(estimator.forest_.levels[j]) + code
         np.testing.assert_array_equal(predictor(rows), response(estimator, unknown))

@@ -190,6 +190,23 @@ def test_links_and_aggregates_are_as_defined(link, function, aggregate, tmp_path
     assert_same(forest, Forest.load(tmp_path / "forest.npz"))
 
 
+@pytest.mark.parametrize("n_bags", [1, 2])
+@pytest.mark.parametrize("n_rows", [1, 7, 40, 600])
+def test_linear_leaves_read_bytes_as_floats(n_rows, n_bags):
+    arrays = {
+        "tree_start": [0, 3, 6], "child": [1, -1, -2, 1, -3, -4], "threshold": [3, 5],
+        "direction": [0, 1], "value": [1, 2, 3, 4], "slope_start": [0, 1, 2, 4, 5],
+        "slope_feature": [0, 1, 0, 1, 1], "slope": [[1], [2], [3], [4], [5]],
+        "bag_start": [0, 1, 2] if n_bags == 2 else [0, 2],
+    }  # fmt: skip
+    forest = Forest(arrays, n_features=2, n_outputs=1, task="regression", aggregate="sum")
+    X = whole_table(np.random.default_rng(0), n_rows, 2, np.uint8)
+    a, b = X.astype(float).T
+    expected = np.where(a > 3, 2 + 2 * b, 1 + a) + np.where(b > 5, 4 + 5 * b, 3 + 3 * a + 4 * b)
+    for dtype in (np.uint8, np.float32):
+        np.testing.assert_allclose(forest.predict(X.astype(dtype)), expected / n_bags)
+
+
 def test_probabilities_of_two_classes_by_the_sigmoid_of_opposite_values():
     stump = {"tree_start": [0, 3], "child": [1, -1, -2], "threshold": [0], "direction": [0]}
     forest = Forest(
