@@ -100,6 +100,7 @@ def test_folds_of_noise_are_honest():
     X, y = rng.standard_normal((300, 5)), rng.integers(0, 2, 300)
     blend = classifier(calibrate=False).fit(X, y)
     assert blend.score_ < -0.65
+    assert blend.leaderboard_.loc["blend", "score"] == blend.score_
 
 
 # --------------------------------------------------------------------------------- the blend
@@ -115,6 +116,9 @@ def test_the_blend_is_the_weighted_mean(blend, data):
     mean = sum(blend.weights_[name] * response(m, X) for name, m in blend.members_.items())
     if is_classifier(blend):
         mean = sharpened(mean, blend.temperature_)
+    else:
+        scores = {"blend": blend.score_, **blend.member_scores_}
+        assert blend.leaderboard_["score"][list(scores)].to_dict() == scores
     np.testing.assert_allclose(response(blend, X), mean, rtol=1e-12)
     assert blend.score_ >= max(blend.member_scores_.values())
     assert blend.feature_importances_.shape == (X.shape[1],)

@@ -266,6 +266,15 @@ def test_a_weight_is_a_number_of_copies():
     assert other._held_out["n_rows"] < 120
 
 
+def test_typical_errors_are_those_of_copies():
+    predicted, weight = np.arange(100.0), np.repeat([1.0, 3.0], 50)
+    centre, typical = conformal.typical_errors(predicted, np.repeat([1.0, 5.0], 50), weight)
+    # Bins have the same number of copies, up to a row; 20 copies have the mean error, 4.
+    n_copies = np.array([50, 51, 48, 51])
+    np.testing.assert_allclose(typical, (n_copies * [1, 5, 5, 5] + 20 * 4) / (n_copies + 20))
+    np.testing.assert_allclose(centre, [24.5, 50 + 23.5 / 3, 50 + 73.5 / 3, 50 + 123.5 / 3])
+
+
 def test_copies_that_are_held_out_one_by_one_count_once_each():
     few, n_copies = np.round(X[:60, :1]), 1 + np.arange(60) % 3  # two rows of X, many targets
     y = np.repeat(Y[:60], n_copies)

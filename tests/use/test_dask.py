@@ -121,6 +121,13 @@ def test_each_tree_is_trained_on_one_partition(data):
     assert roots.tolist() == [100] * 1 + [300] * 4 + [200] * 2
 
 
+def test_partitions_of_equal_rows_have_different_trees(data):
+    X, y = np.tile(data[0][:100], (3, 1)), np.tile(data[1][:100], 3)
+    model = skforest.ManifoldForestClassifier(6, random_state=0)
+    forest = on_dask.fit(model, *chunked(X, y, n_rows=100)).forest_
+    assert len({forest[tree].threshold.tobytes() for tree in range(6)}) == 6
+
+
 @pytest.mark.parametrize("n_bags, n_expected", [("auto", 8), (9, 9)])
 def test_bags_are_shared_among_partitions(n_bags, n_expected, data):
     X, _, y = data

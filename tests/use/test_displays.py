@@ -490,6 +490,8 @@ def test_values_of_other_features():
     options = {"features": ("a", "n"), "grid_resolution": 4}
     plain = PartitionDisplay.from_estimator(model, frame, **options)
     assert plain.values == {"kind": "v", "c": f"{frame['c'].median():.4g}".replace("-", "\u2212")}
+    some = frame[frame["kind"] == "v"]  # a level of the forest is in none of these rows
+    assert PartitionDisplay.from_estimator(model, some, **options).values["kind"] == "v"
     display = PartitionDisplay.from_estimator(model, frame, values={"kind": "u", 3: 2}, **options)
     assert display.values == {"kind": "u", "c": "2"}
     value, row, column = pixel(display, 0.5, 3)
