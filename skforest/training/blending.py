@@ -191,7 +191,10 @@ def blend_weights(
         weights = np.zeros(len(parts))
         for _ in range(n_samples):
             counts = np.bincount(random.randint(n_rows, size=n_rows), minlength=n_rows)
-            weights[chosen] += greedy_weights(search.resampled(counts), own, n_rounds)
+            drawn = search.resampled(counts)
+            # A sample of few rows may draw none that has a weight.
+            drawn = drawn if drawn.weight.any() else search
+            weights[chosen] += greedy_weights(drawn, own, n_rounds)
         weights = np.where(weights < min(MIN_WEIGHT * n_samples, weights.max()), 0, weights)
         weights /= weights.sum()
     return weights

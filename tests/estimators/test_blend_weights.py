@@ -57,6 +57,18 @@ def test_weights_are_means_over_bootstrap_samples():
 
 
 @pytest.mark.parametrize("is_class", [False, True])
+def test_samples_of_a_few_rows_that_draw_none_with_a_weight(is_class):
+    """Of twenty samples of five rows, one of which has a weight, about seven draw only others."""
+    right, wrong = np.eye(2)[[0, 1, 1, 0, 1]], np.full((5, 2), 0.5)
+    weight = np.array([0.0, 0.0, 1.0, 0.0, 0.0])
+    criterion = HeldOutR2(right, weight)
+    if is_class:
+        codes = right[:, 1:].astype(int)
+        criterion = HeldOutLogLoss(codes, [2], weight, is_sharpened=True)
+    assert blend_weights(criterion, [wrong, right], 10, seed=0).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("is_class", [False, True])
 def test_scores_of_blends_are_from_weights_of_other_folds(is_class):
     """Rows of a fold where one member is right by chance do not give it weight there."""
     rng = np.random.default_rng(0)
