@@ -369,6 +369,8 @@ def test_missing_labels_are_named(classifier):
 def test_strings_as_real_targets(regressor):
     X, y = task(regressor)
     refuses(regressor, X, np.where(y > 0, "a", "b"), "Classifier")
+    for dtype in ("datetime64[s]", "timedelta64[s]"):  # not as seconds
+        refuses(regressor, X, np.arange(len(X)).astype(dtype), "y holds strings or dates")
 
 
 def test_a_few_rows_of_a_data_frame_predict_the_same():

@@ -396,6 +396,13 @@ def test_there_are_no_more_folds_than_groups():
     assert blend.fit(X, y, groups=np.arange(60) % 2).members_
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(4)])
+def test_copies_of_one_row_are_too_few_for_a_blend(groups):
+    X, y = np.ones((4, 2)), np.full(4, 3.0)
+    with pytest.raises(ValueError, match="a blend needs at least 2 distinct rows"):
+        regressor().fit(X, y, groups=groups)
+
+
 HALF = np.arange(30)
 
 

@@ -10,8 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, r2_score
 
 import skforest
-from skforest import ManifoldForestClassifier
+from skforest import ManifoldForestClassifier, ManifoldForestRegressor
 from skforest.blend.leaderboard import comparison
+from skforest.blend.members import OwnMember, criterion_of
 from skforest.training.blending import (
     HeldOutLogLoss,
     HeldOutR2,
@@ -242,6 +243,48 @@ def test_a_scorer_of_costs_sees_the_rows(is_frame):
         blend.fit(X, y)
 
 
+def test_scoring_may_copy_rows_with_missing_values():
+    X, y = classes(60)
+    X[::3, 0] = np.nan
+    blend = classifier(members=[ManifoldForestClassifier(3)], calibrate=False)
+    expected = blend.set_params(scoring="accuracy").fit(X, y).score_
+    blend.set_params(scoring=lambda model, X, y: (model.predict(X.copy()) == y).mean())
+    assert blend.fit(X, y).score_ == expected
+
+
+@pytest.mark.parametrize("losses", [["huber"], ["huber", "squared_error"], ["squared_error"]])
+def test_outliers_are_left_out_of_scores_if_a_member_hardly_changes_them(losses):
+    y = np.random.default_rng(0).normal(size=(50, 1))
+    y[::10] = 1e6
+    weight = np.arange(50) % 7 + 1.0
+    models = [skforest.RandomHingeForestRegressor(loss=loss) for loss in losses]
+    for model in models:
+        model.n_outputs_ = 1
+    members = [OwnMember("own", model) for model in models]
+    samples = SimpleNamespace(compared_y=y, compared_weight=weight)
+    blend = skforest.BlendedForestRegressor()
+    criterion = criterion_of(blend, samples, members)
+    keeps = (y[:, 0] < 1e6) | ("huber" not in losses)
+    np.testing.assert_array_equal(criterion.weight, np.where(keeps, weight, 0))
+    # Each of 8 outputs has other outliers, so that most rows have one: no row is left out.
+    y = np.random.default_rng(0).normal(size=(50, 8))
+    y[np.arange(50), np.arange(50) % 10 % 8] = 1e6
+    for model in models:
+        model.n_outputs_ = 8
+    samples.compared_y = y
+    np.testing.assert_array_equal(criterion_of(blend, samples, members).weight, weight)
+
+
+def test_the_forest_on_the_leaderboard_reads_categories_as_the_blend_does():
+    """Without their columns, it would refuse an array of strings."""
+    codes = np.stack([np.arange(60) % 3, np.arange(60) // 3], axis=1)
+    X = np.array(list("abcdefghijklmnopqrst"))[codes]
+    member = ManifoldForestRegressor(2)
+    blend = skforest.BlendedForestRegressor([member], cv=2, categorical_features=[0, 1])
+    rows = blend.set_params(random_state=0).fit(X, (X[:, 0] == "b") * 1.0).leaderboard_
+    assert rows["score"]["random forest"] > 0.5
+
+
 @pytest.mark.parametrize(
     "members, message",
     [
@@ -368,6 +411,29 @@ def test_few_rows_that_are_all_right_do_not_prove_certainty():
     # Probabilities that are not sure enough remain as they are.
     unsure = np.tile([0.2, 0.8], (10, 1))
     assert flattening_temperature(unsure, labels, weight) == pytest.approx(1, abs=1e-4)
+    # Rows count by their weights: two labels of ten are wrong, with half of the weight of others.
+    sure = np.tile([1e-4, 1 - 1e-4], (10, 1))
+    labels, weight = (np.arange(10) > 1).astype(int), np.where(np.arange(10) > 1, 2.0, 1.0)
+    for factor in (1.0, 1e-3):
+        found = sharpened(sure, flattening_temperature(sure, labels, factor * weight))
+        np.testing.assert_allclose(found[:, 1], (16 * 11 + 2) / 12 / 18, rtol=1e-3)
+
+
+@pytest.mark.parametrize("prior", [None, [0.2, 0.3, 0.5]])
+def test_predictions_of_held_out_rows_have_the_temperature_and_the_prior(prior, monkeypatch):
+    """As new rows have them; scores of sets are those of the same probabilities."""
+    X, y = classes(60)
+    keep = (y == 0) | (np.arange(60) % 3 == 0)
+    X, y = X[keep], y[keep]
+    blend = classifier(members=[ManifoldForestClassifier(4, max_depth=2)], oob_score=True)
+    plain = blend.set_params(calibrate=False).fit(X, y).oob_decision_function_
+    monkeypatch.setattr(skforest.blend.blend, "find_temperature", lambda *_, **__: 3.0)
+    blend.set_params(calibrate=True, prior=prior).fit(X, y)
+    expected = sharpened(plain, 3.0)
+    if prior is not None:
+        expected = expected * prior / np.bincount(y)
+        expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(blend.oob_decision_function_, expected, rtol=1e-5)
 
 
 def test_few_rows_that_are_all_right_are_not_sharpened_without_a_limit():

@@ -233,3 +233,14 @@ def test_held_out_score_of_several_quantiles_is_that_of_score():
     assert found.shape == (len(y), 2) and (found[:, 0] >= found[:, 1]).all()
     scores = [d2_pinball_score(y, found[:, k], alpha=levels[k]) for k in range(2)]
     assert model.oob_score_ == pytest.approx(np.mean(scores))
+
+
+@pytest.mark.parametrize("groups", [np.arange(60) % 3, None])
+def test_more_bags_than_groups_or_rows_hold_out_rows_all_the_same(groups):
+    """Every bag has a fold of its own or shares one with another bag."""
+    X, y = rows_of(ObliqueBoostingRegressor, 60)
+    X, y = (X, y) if groups is not None else (X[:3], y[:3])
+    model = quick(ObliqueBoostingRegressor, n_bags=7, early_stopping=True, n_estimators=5)
+    first = [scores[0] for scores in model.fit(X, y, groups=groups).validation_scores_]
+    assert first == [first[k % 3] for k in range(7)] and len(set(first)) == 3
+    assert np.isfinite(model.oob_prediction_).all()

@@ -292,6 +292,15 @@ def test_bad_rows_for_early_stopping(given, message):
     assert vars(model) == vars(clone(model))
 
 
+@pytest.mark.parametrize("loss, value", [("poisson", -1.0), ("gamma", 0.0)])
+def test_targets_for_early_stopping_are_checked_as_those_of_training(loss, value):
+    X, y = rows_of(ObliqueBoostingRegressor, 60)
+    y = np.exp(y / y.std())
+    given = {"X_val": X[40:], "y_val": np.append(y[41:], value)}
+    with pytest.raises(ValueError, match=f"y_val.*{loss}.* y"):
+        quick(ObliqueBoostingRegressor, loss=loss).fit(X[:40], y[:40], **given)
+
+
 def test_early_stopping_on_given_rows_is_switched_on_and_reads_labels():
     X, y = rows_of(ObliqueBoostingRegressor)
     model = quick(ObliqueBoostingRegressor)

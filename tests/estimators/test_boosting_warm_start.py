@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -254,3 +255,7 @@ def test_a_bag_that_is_cut_short_is_not_trained_again():
     with pytest.warns(UserWarning, match="time_limit=1e-09: 1 of 1000 rounds"):
         model.fit(X, y)
     assert model.n_iter_ == [1] and len(model.validation_scores_[0]) == 2
+    # Nothing is cut short if the time ends with the last round, or with early stopping.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(n_estimators=1).fit(X, y)

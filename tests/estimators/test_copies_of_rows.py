@@ -16,6 +16,7 @@ from skforest.table.training_set import (
     check_sample_weight,
     rescale_weights,
 )
+from skforest.training.early_stopping import validation_mask
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,34 @@ def test_copies_of_rows_are_held_out_one_by_one(estimator, n_features, monkeypat
     model = estimator.fit(X, y)
     found = model.predict_proba(X)[:, 1] if is_classifier(model) else model.predict(X)
     assert np.sqrt(np.mean((found - truth) ** 2)) < 0.4 * truth.std()
+
+
+@pytest.mark.parametrize(
+    "estimator, module",
+    [
+        (skforest.NonGreedyTreeClassifier(early_stopping=True), "co2"),
+        (
+            skforest.E2EDecisionForest(
+                1, max_depth=2, procedure=skforest.E2EProcedure(early_stopping=True)
+            ),
+            "endtoend",
+        ),
+    ],
+    ids=["non-greedy", "end to end"],
+)
+def test_early_stopping_of_trees_holds_out_copies(estimator, module, monkeypatch):
+    """A tenth of 200 rows, and not one of four distinct rows with all of its copies."""
+    masks = []
+
+    def recorded(*given):
+        masks.append(validation_mask(*given))
+        return masks[-1]
+
+    monkeypatch.setattr(f"skforest.training.{module}.validation_mask", recorded)
+    X = (np.arange(200) % 2)[:, None].astype(float)
+    y = (np.arange(200) % 7 < 2 + 3 * X[:, 0]).astype(int)
+    estimator.set_params(random_state=0).fit(X, y)
+    assert [(len(mask), mask.sum()) for mask in masks] == [(200, 20)]
 
 
 def test_rows_that_are_left_out_keep_their_weights():

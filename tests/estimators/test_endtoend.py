@@ -374,6 +374,8 @@ def test_auto_is_resolved_from_the_data(cls):
         assert own.learning_rate_ == pytest.approx(min(0.05, 0.13 / own.max_features_**0.7))
     grid = cls(3, feature_shape=(2, 4), **quick).fit(X.reshape(-1, 2, 4).tolist(), y)
     assert (grid.max_features_, grid.steepness_step_) == (4, 0.1)
+    odd = cls(3, feature_shape=(1, 7), max_depth=1, **quick).fit(X[:50, :7], y[:50])
+    assert odd.max_features_ == 4  # half of them, rounded up
     best = cls(1, max_leaf_nodes=5, **quick).fit(X, y)
     assert best.max_depth_ is None
     few = cls(max_depth=2, **quick).fit(X[:200], y[:200])

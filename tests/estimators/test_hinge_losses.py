@@ -110,6 +110,8 @@ def test_rare_targets_apart_from_all_others_weigh_as_much_as_rows_beyond_the_qua
     # A third of the weight of the rows that are beyond the quantile is not rare.
     assert scale.outlier_factor(outliers, np.where(np.arange(1000) < 20, 5.0, 1.0)) is None
     assert QuantileScale(0.97).outlier_factor(outliers, weight) is None
+    many = np.where(np.arange(1000) < 80, 100.0, y[:, 0])[:, None]
+    assert QuantileScale(0.6).outlier_factor(many, weight) is None  # nor are 8 % of all rows
     # They move neither the median nor a quantile on the other side. Long tails are no outliers.
     for level in (0.1, 0.5):
         assert QuantileScale(level).outlier_factor(outliers, weight) is None
@@ -131,6 +133,11 @@ def test_a_target_that_is_no_count_is_named():
     for y in (np.array([[-1.0], [2.0]]), np.zeros((2, 1))):
         with pytest.raises(ValueError, match="needs y of 0 or more with a positive mean"):
             registry.poisson(1).scale.units(y, np.ones(2))
+    zero = np.array([[0.0], [2.0]])
+    with pytest.raises(ValueError, match="'gamma' needs positive y, got a smallest value of 0"):
+        registry.gamma(1).scale.units(zero, np.ones(2))
+    for loss in (registry.poisson(1), registry.tweedie(1)):
+        loss.scale.units(zero, np.ones(2))
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)

@@ -431,3 +431,15 @@ def test_categories_need_dense_rows():
     X = sparse.random(40, 6, 0.5, format="csr", random_state=0)
     with pytest.raises(TypeError, match=r"categorical_features=\[0\] takes no sparse X"):
         CO2ForestClassifier(2, categorical_features=[0]).fit(X, np.arange(40) % 2)
+
+
+@pytest.mark.parametrize("cls", [ManifoldForestClassifier, RandomHingeForestClassifier])
+def test_entries_given_twice_and_zeros_are_left_in_the_matrix_of_the_user(cls):
+    data = np.r_[np.arange(1.0, 41.0), np.zeros(40)].astype(np.float32)
+    indices, starts = np.tile([2, 0, 1, 0], 20), np.arange(0, 81, 2)
+    X = sparse.csr_matrix((data, indices, starts), shape=(40, 3))
+    before = X.data.copy(), X.indices.copy(), X.indptr.copy()
+    model = cls(2, random_state=0).fit(X, np.arange(40) % 2)
+    model.predict(X)
+    for one, other in zip(before, (X.data, X.indices, X.indptr), strict=True):
+        np.testing.assert_array_equal(one, other)

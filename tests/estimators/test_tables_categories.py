@@ -442,6 +442,19 @@ def test_target_statistics_are_those_of_a_plain_definition(n_classes, n_columns)
         assert crossed[i] == pytest.approx(expected, abs=1e-6)
 
 
+def test_levels_get_at_most_a_hundred_rows_of_the_overall_mean():
+    """Also where the means of levels hardly differ, so that more rows would be added."""
+    count, mean = np.array([400, 400, 400, 20]), np.array([0.08, -0.08, 0.0, 0.08])
+    entry = np.repeat(np.arange(4), count)
+    y = (np.arange(1220) % 2 * 2 - 1.0 + mean[entry])[:, None]
+    y /= y.std()
+    table = TargetStatistics(np.zeros((1220, 1)), y, np.ones(1220), None).fit_table(entry, 4)
+    own = np.array([y[entry == k].mean() for k in range(4)])
+    expected = count * (own - y.mean()) / (count + 100)
+    expected = (expected - expected.min()) / np.ptp(expected)
+    np.testing.assert_allclose(np.abs(table[:4] - (table[0] < table[1])), expected, atol=1e-9)
+
+
 def test_rows_that_differ_in_the_target_alone_get_one_value():
     entry = np.repeat(np.arange(3), 10)
     Z = entry[:, None].astype(np.float32)

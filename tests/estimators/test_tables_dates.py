@@ -1,6 +1,6 @@
 """Dates as numbers, of every kind of table."""
 
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import pandas as pd
@@ -74,6 +74,29 @@ def test_text_and_zones(form):
     own = expected(X["when"])
     found = model.transform(X.assign(when=given))
     pd.testing.assert_frame_equal(found[list(own)], own, check_dtype=False, atol=1e-6)
+
+
+def test_text_with_different_offsets_from_utc():
+    """Hours are those of UTC, on the day before or after, too."""
+    X = frame()
+    parts = expected(X["when"])
+    offset = ["+02:00", "-11:30", "+00:00", "Z"]
+    ahead = [timedelta(hours=2), timedelta(hours=-11.5), timedelta(0), timedelta(0)]
+    given = [
+        None if pd.isna(when) else f"{when + ahead[k % 4]:%Y-%m-%dT%H:%M:%S}{offset[k % 4]}"
+        for k, when in enumerate(X["when"])
+    ]
+    found = DateFeatures().fit_transform(X.assign(when=pd.Series(given, dtype=object)))
+    pd.testing.assert_frame_equal(found[list(parts)], parts, check_dtype=False, atol=1e-6)
+
+
+def test_the_day_is_told_from_the_month_by_later_rows():
+    """The first 120 dates of the column could be read both ways."""
+    days = [(day, month) for month in range(1, 11) for day in range(1, 13)]
+    days += [(day, 1) for day in range(13, 32)]
+    X = pd.DataFrame({"when": [f"{day:02}/{month:02}/2024" for day, month in days]})
+    found = DateFeatures().fit_transform(X)
+    assert found["when_month"].tolist() == [month for _, month in days]
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])

@@ -189,6 +189,13 @@ def test_the_largest_number_is_no_missing_value(value):
     X = np.c_[X, np.where(y, value, 0.0)].astype(np.float32)
     model = ManifoldForestClassifier(5, random_state=0).fit(X, y)
     assert model.forest_.n_features == 2
+    # Beside missing values, the positive one would be taken for one of them.
+    X[::4, 0] = np.nan
+    if value > 0:
+        with pytest.raises(ValueError, match="missing values, and 3.4028235e.38.*rescale it"):
+            model.fit(X, y)
+    else:
+        assert (model.fit(X, y).predict(X)[::4] == y[::4]).all()
 
 
 # -------------------------------------------------------------------------------- names of columns

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import skforest
 from skforest import (
@@ -166,6 +167,10 @@ def test_damaged_objects_of_other_packages(tmp_path):
     check("has no object -1", other_members=[["LogisticRegression", {"other": -1}]])
     check("has no object 'x'", other_members=[["LogisticRegression", {"other": "x"}]])
     check("no members", other_members=[])
+    blend.members_ = {"LogisticRegression": StandardScaler().fit(X)}
+    skforest.save(blend, tmp_path / "scaler", layout="folder")
+    with pytest.raises(ValueError, match="the member 'LogisticRegression' is a StandardScaler"):
+        skforest.load(tmp_path / "scaler")
     check("neither forests nor other models", arrays=[])
     check("damaged", other_members=3)
     (folder / "header.json").write_text(json.dumps(header))
@@ -199,7 +204,7 @@ def test_damaged_files_are_refused(tmp_path):
     for temperature in (0, 0.0, -1.0):
         check("temperature_ is", state=header["state"] | {"temperature_": temperature})
     check("damaged", state=header["state"] | {"weights_": {"items": []}})
-    check("damaged", state=header["state"] | {"n_features_in_": 7})
+    check("different numbers of features", state=header["state"] | {"n_features_in_": 7})
     check("damaged", state=header["state"] | {"fit": 1})
     (folder / "header.json").write_text(json.dumps(header))
     np.testing.assert_array_equal(skforest.load(folder).predict(X), blend.predict(X))

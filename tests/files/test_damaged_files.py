@@ -97,6 +97,16 @@ def test_no_file_is_no_forest(tmp_path):
         Forest.load(tmp_path)
 
 
+def test_a_lack_of_memory_is_no_damage(tmp_path, monkeypatch):
+    def lacking(*_):
+        raise MemoryError
+
+    rich_forest().save(tmp_path / "forest.npz")
+    monkeypatch.setattr("skforest.forest.io._check_directory", lacking)
+    with pytest.raises(MemoryError):
+        Forest.load(tmp_path / "forest.npz")
+
+
 def test_a_truncated_file_is_refused(tmp_path):
     path = tmp_path / "forest.npz"
     rich_classifier().save(path)

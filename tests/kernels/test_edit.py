@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from makers import fixed
 
 from skforest import Forest
-from skforest.forest.edit import _rounded_to_half, prune, repack, unpack, with_votes
+from skforest.forest.edit import (
+    _rounded_to_half,
+    calibrated,
+    prune,
+    recount_and_prune,
+    repack,
+    unpack,
+    with_prior_ratio,
+    with_votes,
+)
 from skforest.forest.statistics import (
     SHARE_UNITS,
     exact_shares,
@@ -22,6 +31,7 @@ from skforest.forest.statistics import (
     tree_loss,
     within_targets,
 )
+from skforest.training.losses.calibration import Addition
 
 
 def tree(rng, shape=(3, 4), n_splits=6, **options):
@@ -230,6 +240,24 @@ def test_pruning_changes_no_response(seed, n_rows):
     assert len(pruned.threshold) == len(np.unique(leaf)) - 1
 
 
+def test_another_prior_replaces_the_first_one():
+    forest, X = class_tree(np.random.default_rng(0))
+    one, two = with_prior_ratio(forest, [1.0, 2.0, 4.0]), with_prior_ratio(forest, [4.0, 2.0, 1.0])
+    again = with_prior_ratio(one, [4.0, 2.0, 1.0])
+    np.testing.assert_array_equal(again.response(X), two.response(X))
+    assert not np.array_equal(one.response(X), two.response(X))
+    np.testing.assert_array_equal(with_prior_ratio(two, None).response(X), forest.response(X))
+
+
+def test_rows_without_weight_keep_no_nodes():
+    forest, X = class_tree(np.random.default_rng(0))
+    y = (np.arange(40) % 3).astype(np.int32)
+    weight = (forest.apply(X)[:, 0] == forest.apply(X[:1])[0, 0]).astype(float)
+    assert weight.sum() < 40
+    data = forests.make_training_set(X, y, weight)
+    assert recount_and_prune(forest, data, "gini").n_nodes == 1
+
+
 def test_many_classes_and_leaves_take_little_time_and_memory():
     rng = np.random.default_rng(0)
     n_splits, n_classes, n = 20_000, 10_000, 30_000
@@ -346,3 +374,31 @@ def test_single_weights_keep_their_length_where_it_matters(gate):
     found, threshold = unpack(checked(repack(forest, W, np.arange(6.0), np.ones(6, bool))))
     np.testing.assert_array_equal(found, W)
     assert threshold.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("n_bags", [1, 2])
+@pytest.mark.parametrize("slope", [0.0, 0.5])
+def test_calibrations_are_added_to_the_mean_of_all_bags(n_bags, slope):
+    rng = np.random.default_rng(0)
+    forest = forests.random_forest(rng, n_trees=4, n_outputs=3, aggregate="sum")
+    row = np.cumsum(forest.child < 0)
+    arrays = forest.arrays | {
+        "child": np.where(forest.child < 0, -row, forest.child),
+        "value": rng.integers(-8, 9, size=3 * row[-1]),
+        "bag_start": np.arange(n_bags + 1) * (4 // n_bags),
+        "baseline": [1.0, 2.0, 5.0],
+    }
+    forest, X = Forest(arrays, **forest.metadata), forests.whole_table(rng, 20, 12, np.float32)
+    addition = Addition(np.array([0.25, 0.0, -1.0]), slope * np.array([1.0, -1.0, 0.5]), 0, 2)
+    raw = forest.response(X)
+    found = calibrated(forest, addition).response(X)
+    np.testing.assert_allclose(found, raw + addition.added(raw), rtol=1e-6)
+
+
+def test_rows_of_very_many_columns_are_routed(monkeypatch):
+    rng = np.random.default_rng(0)
+    forest, X = tree(rng), forests.whole_table(rng, 150, 12, np.float32)
+    expected = route(forest, X)
+    monkeypatch.setattr("skforest.forest.statistics.BLOCK_SIZE", 11)  # fewer than columns
+    np.testing.assert_array_equal(route(forest, X), expected)
+    assert len(route(forest, X[:0])) == 0

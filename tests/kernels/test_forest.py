@@ -291,6 +291,18 @@ def test_concatenate_is_the_mean_or_sum_of_its_parts(gate, aggregate):
         assert len(getattr(forest, name)) == sum(len(getattr(part, name)) for part in parts)
 
 
+def test_concatenate_of_constant_and_linear_leaves():
+    stump = {"tree_start": [0, 3], "child": [1, -1, -2], "threshold": [0.5], "direction": [0]}
+    slopes = {"slope_start": [0, 1, 2], "slope_feature": [0, 1], "slope": [[1], [2]]}
+    meta = {"n_features": 2, "n_outputs": 1, "task": "regression", "aggregate": "sum"}
+    plain = Forest(stump | {"value": [1, 2]}, **meta)
+    linear = Forest(stump | {"value": [4, 8]} | slopes, **meta)
+    X = np.array([[0.0, 3], [1, 5]])
+    for parts in ([plain, linear, plain], [linear, plain], [linear, linear]):
+        expected = sum(part.response(X) for part in parts)
+        np.testing.assert_array_equal(Forest.concatenate(parts).response(X), expected)
+
+
 def test_concatenate_keeps_shared_values_once():
     parts = [rich_classifier(seed) for seed in range(3)]
     forest = Forest.concatenate(parts)

@@ -423,6 +423,24 @@ def test_numbers_outside_their_limits_are_moved_to_them():
     assert found.changes == {0: (0, -5)}
 
 
+def test_present_levels_do_not_become_missing():
+    X = pd.DataFrame({"level": ["u", "v", None, None], "size": [1.0, 1.0, 1.0, 2.0]})
+    model = Rule(lambda X: X["level"].isna() | (X["size"] > 1.5))
+    found = counterfactual(model, X[:1], X)
+    assert list(found.changes) == ["size"]
+    with pytest.raises(ValueError, match="only with values missing that x has"):
+        counterfactual(model, X[:1], X[:3])
+
+
+def test_limits_of_a_missing_value_are_those_of_the_background():
+    """There is nothing between a missing value and a number, so numbers are not moved."""
+    X = np.array([[np.nan, 0.0], [0.75, 0.0], [5.0, 0.0]])
+    model = Rule(lambda X: X[:, 0] > 0.5)
+    assert counterfactual(model, X[0], X, limits={0: (0, 1)}).row[0] == 0.75
+    with pytest.raises(ValueError, match="only these columns change, within limits"):
+        counterfactual(model, X[0], X[[0, 2]], limits={0: (0, 1)})
+
+
 def test_whole_numbers_stay_within_limits_that_are_not_whole():
     X = np.random.default_rng(0).integers(0, 12, (60, 2)).astype(float)
     options = {"limits": {0: (4.5, 7.5)}}

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import warnings
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -222,6 +223,14 @@ def test_outliers_are_clipped_in_rows_outside_of_the_sample(data, monkeypatch):
     assert constant == (-(2.0**60), 2.0**60)
 
 
+def test_wide_rows_have_a_sample_of_a_thousand(data, monkeypatch):
+    X, y, _ = data
+    expected = on_dask.fit(MODELS["manifold"], *chunked(X, y))
+    monkeypatch.setattr(on_dask, "SAMPLE_SIZE", 1)
+    found = on_dask.fit(MODELS["manifold"], *chunked(X, y))
+    assert have_same_bits(found.forest_, expected.forest_)
+
+
 def test_several_outputs(data):
     X, y, _ = data
     Y = np.stack([y, np.where(X[:, 3] > 0, "up", "down")], axis=1)
@@ -269,6 +278,10 @@ def test_warnings(data):
     assert record[0].filename == __file__
     with pytest.warns(UserWarning, match="explain .* of the variance"):
         on_dask.fit(MODELS["manifold"], *chunked(X[np.argsort(y)], np.sort(y)))
+    # Partitions of two random rows explain half of the variance, by chance.
+    rows = SimpleNamespace(y=np.random.default_rng(0).normal(size=(90, 1)), of_samples=lambda y: y)
+    with warnings.catch_warnings(action="error"):
+        on_dask._warn_if_sorted(model, rows, np.arange(90) // 2)
     with pytest.warns(UserWarning, match="n_estimators=2: 1 of 3 partitions are not used"):
         on_dask.fit(clone(model).set_params(n_estimators=2), *chunked(X, target))
 

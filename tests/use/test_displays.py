@@ -38,7 +38,8 @@ from skforest import (
     RandomHingeForestClassifier,
     TrainingCurveDisplay,
 )
-from skforest.inspect.picture import output_colour
+from skforest.inspect.partition import _grid, _value_text
+from skforest.inspect.picture import COLOURS, output_colour
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 IRIS = load_iris(return_X_y=True, as_frame=True)
@@ -142,7 +143,7 @@ def test_heat_maps_and_lines_have_the_shape_of_the_features():
 def test_many_outputs_share_a_whole_colormap():
     ends = [output_colour(k, 11) for k in (0, 5, 10)]
     assert ends == [plt.get_cmap("viridis")(share) for share in (0.0, 0.5, 1.0)]
-    assert len({output_colour(k, 10) for k in range(10)}) == 10
+    assert [output_colour(k, 10) for k in range(10)] == list(COLOURS)
 
 
 def test_importances_of_other_estimators():
@@ -497,6 +498,11 @@ def test_values_of_other_features():
     value, row, column = pixel(display, 0.5, 3)
     typical = frame.head(1).assign(a=display.x[column], n=display.y[row], kind="u", c=2.0)
     assert value == pytest.approx(model.predict(typical)[0])
+    for column, ends in (([1, np.nan, 3, np.inf, 2], [0.9, 3.1]), ([4, np.nan, 4], [3.95, 4.05])):
+        np.testing.assert_allclose(_grid(np.array(column), "a", 3)[::2], ends)
+    codes = [np.nan, 0, 1, 2, -1]  # beyond the levels: one that is new
+    texts = ["missing", "u", "v", "(other)", "(other)"]
+    assert [_value_text(code, ["u", "v"]) for code in codes] == texts
     for values, message in (
         ({"a": 1}, "'a' is a feature of the plane"),
         ({"z": 1}, "there is no feature 'z'"),

@@ -130,7 +130,7 @@ def test_categories_of_a_student_are_those_that_the_user_named(given):
     assert student.forest_.levels.keys() == model.forest_.levels.keys()
 
 
-def test_mixtures_are_of_any_two_rows_or_of_two_with_similar_predictions():
+def test_mixtures_are_of_any_two_rows_or_of_two_with_similar_predictions(monkeypatch):
     random = np.random.RandomState(0)
     response = random.permutation(100)[:, None].astype(float)
     number = distilling._mixtures(response, 8, False, np.random.RandomState(0))
@@ -143,12 +143,27 @@ def test_mixtures_are_of_any_two_rows_or_of_two_with_similar_predictions():
     assert np.ptp(ranks[any_two], axis=1).max() > 80
     counts = np.sort([np.unique(row, return_counts=True)[1].min() for row in any_two])
     assert 1.5 < np.mean(counts[counts < 8]) < 3  # of two columns, on average
+    for n_columns in (2, 3):  # at most half of the columns, on average
+        number = distilling._mixtures(response, n_columns, False, np.random.RandomState(0))
+        assert 0.35 < np.mean([len(set(row)) > 1 for row in number[100:300].tolist()]) < 0.85
+    # Wide tables have fewer mixtures, but at least a quarter.
+    monkeypatch.setattr(distilling, "N_ENTRIES", (1000, 2000))
+    for n_columns, is_class, n in (
+        (4, False, 400),
+        (8, False, 250),
+        (8, True, 124),
+        (90, True, 100),
+    ):
+        number = distilling._mixtures(response[:2], n_columns, is_class, random)
+        assert number.shape == (2 + n, n_columns)
 
 
 def test_students_of_other_models():
     X, y = make_friedman1(60, n_features=5, random_state=0)
     several = ManifoldForestRegressor(5, random_state=0).fit(X, np.stack([y, -y], axis=1))
     assert distil(several, X, **SMALL).predict(X).shape == (60, 2)
+    column = ManifoldForestRegressor(5, random_state=0).fit(X, y[:, None])
+    assert distil(column, X, **SMALL).predict(X).shape == column.predict(X).shape == (60, 1)
     quantiles = ObliqueBoostingRegressor(10, loss="quantile", quantile=[0.1, 0.9]).fit(X, y)
     assert distil(quantiles, X, **SMALL).predict(X).shape == (60, 2)
     labels = np.where(y > np.median(y), "high", "low")

@@ -1,5 +1,7 @@
 """Effects of columns: as a plain loop computes them, and exact for additive models."""
 
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 import skforest
 from skforest import DateFeatures, EffectDisplay
 from skforest.inspect.effects import Effect
-from skforest.inspect.pairs import PairEffect
+from skforest.inspect.pairs import PairEffect, predicted
 
 N = 150
 
@@ -396,6 +398,37 @@ def test_what_is_drawn(models):
     figure, axes = plt.subplots(1, 4)
     n_lines = [len(display.plot(n_curves=n, ax=axes).axes_[2].lines) for n in (5, 10)]
     assert display.figure_ is figure and n_lines == [6, 6 + 11]
+
+
+@pytest.mark.parametrize("kind, tail", [("average", 0.01), ("ale", 0)])
+def test_curves_end_before_the_tails_and_accumulated_effects_at_the_ends(kind, tail):
+    x = np.sort(np.random.default_rng(0).standard_cauchy(400))
+    few = np.repeat([0.0, 1, 2, 3, 50], [40, 3, 300, 50, 7])
+    for values, expected in (
+        (x, x[np.round(399 * np.linspace(tail, 1 - tail, 5)).astype(int)]),
+        (few, [0, 1, 2, 3, 50]),  # no more values than points
+    ):
+        frame, options = pd.DataFrame({"x": values}), {"kind": kind, "grid_resolution": 5}
+        effect = EffectDisplay.from_estimator(Half(), frame, "x", **options).effects[0]
+        np.testing.assert_array_equal(effect.values, expected)
+
+
+def test_pairs_are_predicted_in_parts_of_limited_size(monkeypatch):
+    monkeypatch.setattr("skforest.inspect.pairs.MAX_ROWS", 12)
+    sizes = []
+
+    def respond(rows):
+        sizes.append(len(rows))
+        return rows @ [1, 10, 1000]
+
+    rows = SimpleNamespace(
+        replaced=lambda *given: np.stack([given[0], given[1][1], given[2][1]], 1)
+    )
+    first, second = np.arange(7), np.arange(7)[::-1]
+    found = predicted(rows, respond, [0, 1], np.stack([first, second], 1), np.arange(4))
+    expected = np.arange(4) + (10 * first + 1000 * second)[:, None]
+    np.testing.assert_array_equal(found, expected)
+    assert max(sizes) <= 12 and sum(sizes) == 28
 
 
 def test_odd_columns():

@@ -430,6 +430,14 @@ def test_mixtures_are_predicted_in_blocks(monkeypatch):
     assert (np.abs(one.values - two.values) <= 6 * one.standard_errors + 1e-10).all()
 
 
+@pytest.mark.parametrize("name", ["CO2Forest", "RandomHingeForest"])
+def test_every_row_has_draws_of_its_own(name):
+    """Otherwise the mean over many rows would not be more exact than one of them."""
+    model, X = fitted("", 0, getattr(skforest, f"{name}Regressor"), n_estimators=2)
+    found = shapley_values(model, X[[0, 0]], X[2:8], max_exact=0).values
+    assert not np.isclose(*found).all()
+
+
 def test_background_is_drawn_from_X():
     model, X = fitted("", 0, skforest.ManifoldForestRegressor)
     found = shapley_values(model, X[:120])
@@ -438,6 +446,13 @@ def test_background_is_drawn_from_X():
     check_sum(found, prediction(model), X[:120])
     few = shapley_values(model, X[:5])
     np.testing.assert_allclose(few.base_values, model.predict(X[:5]).mean())
+
+
+def test_bags_of_different_numbers_of_trees_have_equal_weights():
+    model, X = fitted("", 0, skforest.ManifoldForestRegressor, n_estimators=4)
+    forest = model.forest_
+    model.forest_ = forest.replaced(forest.arrays | {"bag_start": np.array([0, 1, 4])})
+    check_sum(shapley_values(model, X[:5], X[9:15]), prediction(model), X[:5])
 
 
 def test_sparse_rows():

@@ -11,7 +11,7 @@ import pytest
 from conftest import small
 from exported import check_onnx, in_c, in_onnx, predicted, with_forest
 from forests import projector, random_forest, whole_table
-from makers import made
+from makers import OwnPoisson, made
 from makers import mixed_table as table
 from makers import mixed_target as target
 from sklearn.base import is_classifier
@@ -339,8 +339,8 @@ def test_hinge_forests(structure, digits, tmp_path):
 @pytest.mark.parametrize("routing", ["hard", "soft"])
 def test_end_to_end_trees(routing, digits, tmp_path):
     X, y = digits
-    model = small(E2EDecisionForestClassifier).set_params(n_estimators=3, routing=routing)
-    check(model.fit(X[:300], y[:300]), X[300:350], tmp_path)
+    model = small(E2EDecisionForestClassifier).set_params(n_estimators=3)
+    check(model.fit(X[:300], y[:300]).set_params(routing=routing), X[300:350], tmp_path)
 
 
 def test_several_outputs(friedman, tmp_path):
@@ -433,7 +433,7 @@ def test_infinite_values_count_as_the_largest_numbers(friedman, tmp_path):
     X = X.copy()
     X[:, 2] = 1.0  # no other value has an effect
     limit = float(np.finfo(np.float32).max)
-    for cls in (ManifoldForestRegressor, CO2ForestRegressor):
+    for cls in (ManifoldForestRegressor, CO2ForestRegressor, RandomHingeForestRegressor):
         model = small(cls).fit(X, y)
         expected = model.predict(np.clip(wide, -limit, limit))[:, None]
         np.testing.assert_allclose(in_c(to_c(model), wide, 1, tmp_path), expected)
@@ -515,6 +515,7 @@ def test_operations_are_those_of_the_transformer(scaler, friedman):
         QuantileTransformer(n_quantiles=9),
         make_pipeline(PCA(3)),
         FunctionTransformer(np.arctan),
+        type("Own", (StandardScaler,), {})(),  # it may transform in another way
     ],
 )
 def test_other_transformers_are_named(step, friedman):
@@ -559,6 +560,9 @@ def test_what_cannot_be_exported_is_refused(name, friedman):
     assert "other" in blend.members_
     with pytest.raises(TypeError, match="'other' of the blend is a LogisticRegression"):
         write(name, blend)
+    own = ObliqueBoostingRegressor(2, loss=OwnPoisson(), n_bags=1).fit(X, y)
+    with pytest.raises(TypeError, match="not those of its forest alone"):
+        write(name, own)
 
 
 @pytest.mark.parametrize("name", ["to_c", "to_onnx"])

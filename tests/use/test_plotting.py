@@ -132,9 +132,8 @@ def test_numbers_are_on_the_colour_of_their_place_in_the_range():
 def test_single_tree_estimators(name):
     tree = getattr(skforest, name)(max_depth=2, n_epochs=4, random_state=0)
     artists = drawn(tree.fit(*data(tree)))
-    assert sorted(nodes(artists, "value") | nodes(artists, "split")) == list(
-        range(tree.forest_.n_nodes)
-    )
+    found = sorted(nodes(artists, "value") | nodes(artists, "split"))
+    assert found == list(range(tree.forest_.n_nodes))
 
 
 def test_images_and_thresholds_are_in_the_units_of_the_features(classifier):
@@ -169,6 +168,7 @@ def test_widths_of_edges_are_shares_of_samples(rng):
 
 def test_edges_connect_parents_and_children(rng):
     artists = drawn(random_forest(rng, n_trees=1, n_splits=9), max_depth=None)
+    assert artists["no"].get_position()[0] < artists["yes"].get_position()[0]  # is it larger?
     child = random_forest(np.random.default_rng(0), n_trees=1, n_splits=9).child
     edges = nodes(artists, "edge")
     place = {node: edge.get_path().vertices[-1] for node, edge in edges.items()}
@@ -320,14 +320,12 @@ def test_a_hidden_subtree_shows_its_number_of_nodes_and_its_mean():
     forest = ManifoldForestClassifier(2, random_state=0).fit(X, y)
     tree = forest.forest_[1]
     artists = drawn(forest, 1, max_depth=2)
-    shown = len(nodes(artists, "edge")) + 1
-    hidden = nodes(artists, "hidden")
+    shown, hidden = len(nodes(artists, "edge")) + 1, nodes(artists, "hidden")
     assert shown == 7 and hidden
     counts = [int(re.search(r"\+ (\d+) nodes", text.get_text())[1]) for text in hidden.values()]
     assert shown + sum(counts) == tree.n_nodes
     # The mean over the training samples below; paler than a leaf.
-    parent = tree.parents()
-    leaves = np.flatnonzero(tree.child < 0)
+    parent, leaves = tree.parents(), np.flatnonzero(tree.child < 0)
     values = np.zeros((len(leaves), 10))
     for row, start in zip(values, -1 - tree.child[leaves]):
         entries = slice(*tree.value_start[start : start + 2])
@@ -341,6 +339,7 @@ def test_a_hidden_subtree_shows_its_number_of_nodes_and_its_mean():
         inset = nodes(artists, "value")[node]
         assert bars(inset, 10) == pytest.approx(weight @ values / weight.sum(), abs=1e-6)
         assert all(bar.get_alpha() < 1 for bar in inset.patches)
+        assert hidden[node].get_text().startswith("n = ")  # a class is that of a leaf
 
 
 def test_hidden_subtrees_of_regressions_show_pale_means(rng):
@@ -450,6 +449,7 @@ def test_several_outputs_are_bars(rng):
 def test_colours_of_classes_are_those_of_the_legend():
     X, y = load_digits(return_X_y=True)
     artists = drawn(CO2ForestClassifier(1, max_depth=3, random_state=0).fit(X, y))
+    assert {axes.get_ylim() for axes in nodes(artists, "value").values()} == {(0, 1)}
     key = [to_hex(patch.get_facecolor()) for patch in artists["classes"].get_patches()]
     assert len(set(key)) == 10
     for axes in nodes(artists, "value").values():

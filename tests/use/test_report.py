@@ -35,6 +35,8 @@ from skforest.inspect.comparison import (
     Predicted,
     PredictedClasses,
     PredictedNumbers,
+    baselines,
+    check_baseline_rows,
     scores_of,
 )
 from skforest.inspect.explain import values_of_table
@@ -479,6 +481,15 @@ def test_five_rows_are_enough_for_baselines(diabetes):
     assert "random forest, 5 folds" in board.index
 
 
+def test_the_constant_has_the_shares_of_the_training_rows():
+    X, y = np.arange(12.0)[:, None], np.repeat(["u", "v", "w"], [2, 3, 7])
+    constant = baselines(True, X[:5], y[:5], X, y)["constant"]
+    np.testing.assert_allclose(constant.proba, [[2 / 12, 3 / 12, 7 / 12]] * 5)
+    assert list(constant.labels) == ["w"] * 5
+    constant = baselines(False, X[:5], X[:5, 0], X, X[:, 0] ** 2)["constant"]
+    np.testing.assert_allclose(constant.labels, np.mean(X**2))
+
+
 def test_report_takes_models_of_the_package_that_are_fitted(wine):
     X, X_test, y, y_test = wine
     with pytest.raises(TypeError, match="LogisticRegression"):
@@ -501,3 +512,14 @@ def test_scores_without_a_class_that_they_need_are_empty(wine, blend, small):
     text = str(describe(blend, X_test[rows], y_test[rows], X_train=wine[0], y_train=wine[2]))
     line = next(line for line in text.splitlines() if line.startswith("this model"))
     assert line.count("(") == 2 and "nan" not in text  # the area under the curve
+
+
+def test_five_rows_are_enough_for_five_folds():
+    """In classification, of one class; then there are folds without the others."""
+    for is_class, enough, few in (
+        (False, np.arange(5.0), np.arange(4.0)),
+        (True, np.array([0, 0, 0, 0, 0, 1]), np.array([0, 0, 0, 0, 1, 1, 1, 1])),
+    ):
+        assert check_baseline_rows(is_class, enough, None, None) is None
+        with pytest.raises(ValueError, match="but there are 4 rows"):
+            check_baseline_rows(is_class, few, None, None)

@@ -7,16 +7,25 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from skforest import ManifoldForestClassifier, ManifoldForestRegressor, describe
+from skforest import (
+    Forest,
+    ManifoldForestClassifier,
+    ManifoldForestRegressor,
+    describe,
+    shapley_values,
+)
 from skforest.inspect.page import Section, bars, cell_text, contributions, short
 from skforest.inspect.report import (
     _class_curves,
     _columns,
+    _effects,
+    _importances,
     _pairs,
     _residuals,
     _rows,
     _Subject,
     _trees,
+    _with_interval,
 )
 
 pd = pytest.importorskip("pandas")
@@ -102,6 +111,20 @@ def test_table_of_a_section_aligns_its_columns():
     assert section.html[0].count("<td class=number>") == 3
 
 
+def test_sentences_and_descriptions_are_escaped():
+    section = Section("a")
+    section.say('1 < 2 & "x"')
+    section.picture(plt.figure(figsize=(1, 1)), 'a "b" <c>')
+    assert section.html[0] == "<p>1 &lt; 2 &amp; &quot;x&quot;</p>"
+    assert 'alt="a &quot;b&quot; &lt;c&gt;"' in section.html[1]
+    assert section.text[0] == '1 < 2 & "x"'
+
+
+def test_intervals_leave_out_draws_without_a_class():
+    assert _with_interval(0.5, [0.25, np.nan, 0.25]) == "0.5 (0.25 to 0.25)"
+    assert _with_interval(np.nan, [0.5, 0.5]) == _with_interval(0.5, [np.nan, np.nan]) == ""
+
+
 def test_bars_of_reports_belong_to_their_names():
     losses = np.array([[3.0, 5.0], [2.0, 2.5], [-1.0, 0.0]])
     (ax,) = bars(["a", "b", "c"], losses, "r2").axes
@@ -153,6 +176,26 @@ def test_residuals_are_targets_minus_predictions():
     plt.close("all")
 
 
+def test_importances_of_a_report_are_those_of_drawn_rows(monkeypatch):
+    """Other rows than the first; every permutation is another one."""
+    monkeypatch.setattr("skforest.inspect.report.PERMUTED", 60)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = 2 * X[:, 0] + X[:, 1] + rng.normal(size=300)
+
+    class Model(ManifoldForestRegressor):
+        def predict(self, X):
+            return 2 * X[:, 0] + X[:, 1]
+
+    subject = _Subject(Model(2, random_state=0).fit(X, y), X, y, 0)
+    text = _importances(subject).text[1]
+    lines = [line.split() for line in text.splitlines()[1:]]
+    assert subject.order == [0, 1, 2] and [name for name, *_ in lines] == ["x0", "x1", "x2"]
+    decrease, deviation = np.array([line[1:3] for line in lines], dtype=float).T
+    assert decrease[2] == deviation[2] == 0 and (deviation[:2] > 1e-3).all()
+    np.testing.assert_allclose(decrease[:2] * y.var(), [8, 2], rtol=0.5)  # 2 weight**2
+
+
 def test_columns_show_their_most_frequent_levels():
     levels = np.repeat(["a", "b", "c", "d", "e"], [3, 4, 9, 7, 1])
     X = pd.DataFrame({"level": levels, "few": np.where(np.arange(24) < 20, np.nan, 1.5)})
@@ -169,3 +212,36 @@ def test_trees_are_those_of_the_member_of_the_largest_weight():
     model = SimpleNamespace(members_=members, weights_=weights)
     section = _trees(SimpleNamespace(model=model, has_transformers=False))
     assert section.text[0].startswith("Of the member 'b',")
+
+
+def test_columns_without_values_have_no_effects():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = ManifoldForestRegressor(2, random_state=0).fit(X, X.sum(axis=1))
+    subject = _Subject(model, X * [1, np.nan], None, 0)
+    subject.order = [1, 0]
+    assert 'alt="effects' in "".join(_effects(subject).html) and subject.order == [0]
+
+
+def test_trees_of_reports_have_splits():
+    X = np.arange(60.0)[:, None]
+    model = ManifoldForestRegressor(1, random_state=0).fit(X, X[:, 0])
+    leaf = ManifoldForestRegressor(1, bootstrap=False).fit(X, np.full(60, 3.0)).forest_
+    leaf = leaf.replaced(leaf.arrays | {"baseline": model.forest_.baseline})
+    model.forest_ = Forest.concatenate([leaf.replaced(leaf.arrays), model.forest_])
+    section = _trees(SimpleNamespace(model=model, has_transformers=False))
+    assert re.findall(r'alt="(.*?)"', "".join(section.html)) == ["tree 1 to depth 3"]
+
+
+def test_contributions_belong_to_their_rows_and_columns():
+    X = np.random.default_rng(0).normal(size=(100, 5))
+    model = ManifoldForestRegressor(3, random_state=0).fit(X, 3 * X[:, 2] - 9 * X[:, 3])
+    section = _rows(_Subject(model, X, None, 0))
+    rows = [int(row) for row in re.findall(r"Row (\d+)", "\n".join(section.text))]
+    tables = [text for text in section.text if text.startswith("column")]
+    expected = shapley_values(model, X[rows], X).values
+    for row, table, values in zip(rows, tables, expected, strict=True):
+        lines = [line.split() for line in table.splitlines()[1:]]
+        found = {int(name[1:]): (float(x), float(value)) for name, x, value in lines}
+        assert list(found) == np.argsort(-np.abs(values)).tolist()
+        for j, numbers in found.items():
+            assert numbers == pytest.approx((X[row, j], values[j]), rel=1e-3)

@@ -9,6 +9,7 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skforest
@@ -164,6 +165,8 @@ def test_an_embedding_has_a_column_for_each_leaf(forest):
 def test_an_embedding_by_a_fitted_forest():
     forest, X, y = forest_of()
     model = LeafEmbedding(FrozenEstimator(forest)).fit(X)
+    needs_target = [get_tags(one).target_tags.required for one in (LeafEmbedding(forest), model)]
+    assert needs_target == [True, False]
     assert model.estimator_ is forest
     assert clone(model).fit(X).estimator_ is forest
     np.testing.assert_array_equal(

@@ -409,6 +409,17 @@ def test_values_of_inner_nodes_are_means(rng):
         assert value == pytest.approx(y[path[:, int(node)]].mean(), rel=1e-5)
 
 
+@pytest.mark.parametrize("n_outputs", [1, 10, 11])
+def test_graphs_show_at_most_ten_outputs(rng, n_outputs):
+    dot = export_graphviz(random_forest(rng, n_trees=1, n_outputs=n_outputs), precision=3)
+    found = [values.count(",") + 1 for values in re.findall(r"value = \[?([^\]\"]*)", dot)]
+    assert set(found) == ({n_outputs} if n_outputs <= 10 else set())
+    heads = re.findall(
+        r'\n0 -> (\d) \[labeldistance=2.5, labelangle=(-?45), headlabel="(\w+)"', dot
+    )
+    assert heads == [("1", "45", "True"), ("2", "-45", "False")]
+
+
 def test_names_are_escaped():
     names = ['a "quote"', "back\\slash", "new\nline", "<b>&{|}"]
     forest = split({0: 1, 1: 2, 2: 3, 3: 4}, feature_names=names)
@@ -524,6 +535,18 @@ def test_large_numbers_are_not_limited_in_json():
     model = json.loads(json.dumps(to_dict(estimator)))
     found = [response(model, row.tolist()) for row in 1e30 * X[::7]]
     np.testing.assert_allclose(found, estimator.predict_proba(1e30 * X[::7]), atol=1e-6)
+
+
+def test_numbers_beyond_the_limits_in_json():
+    """Scaled numbers are limited, so the largest one does not hide the others."""
+    forest = split({0: 1.0, 1: 2.0}, offset=[0] * 4, scale=[1] * 4)
+    forest = Forest(forest.arrays | {"gain": [7], "node_weight": [5, 2, 3]}, **forest.metadata)
+    model = json.loads(json.dumps(to_dict(forest)))
+    nodes = model["bags"][0][0]
+    assert nodes[0]["gain"] == 7 and [node["weight"] for node in nodes] == [5, 2, 3]
+    rows = np.array([[1e35, -1e30, 0, 0], [-1e30, 1e35, 0, 0], [1e30, 1e35, 0, 0]])
+    found = [response(model, row.tolist()) for row in rows]
+    assert found == forest.response(rows).tolist() == [[-1], [1], [1]]
 
 
 def test_blends_in_json():

@@ -262,10 +262,23 @@ def test_a_layer_without_a_network_uses_the_columns_of_X(kind, n_outputs):
     assert not to_estimator(make_layer(kind, 4, 1)).feature_importances_.any()
 
 
+@KINDS
+def test_only_leaves_whose_values_are_all_0_are_left_out(kind):
+    layer, x = make_layer(kind, 4, 2, 6, 3), torch.randn(50, 4)
+    with torch.no_grad():
+        layer.leaves[:, ::2, 0] = 0
+        layer.leaves[:, :2] = 0
+    expected = layer(x).numpy(force=True)
+    np.testing.assert_allclose(to_estimator(layer).predict(x.numpy()), expected, atol=1e-5)
+
+
 def test_constant_columns_have_no_importance_after_conversion():
     X, y = make_data(RandomHingeForestRegressor)
     X[:, 1] = 32.070518
-    module = from_estimator(make_model(RandomHingeForestRegressor).fit(X, y))
+    model = make_model(RandomHingeForestRegressor).fit(X, y)
+    module = from_estimator(model)
+    again = to_estimator(module, X=X[:9])  # those of the training rows remain
+    np.testing.assert_array_equal(again.forest_.deviation, model.forest_.deviation)
     for spread in (module.deviation, None):
         module.deviation = spread
         importances = to_estimator(module, X=X).feature_importances_
@@ -314,6 +327,22 @@ def test_missing_values_are_filled_as_by_the_estimator():
     np.testing.assert_allclose(half, expected, atol=0.1)
 
 
+def test_tails_of_equal_knots_have_no_length():
+    """Also exactly at the limits, where distance and width are 0; neither have derivatives."""
+    ends = torch.tensor([1.0])
+    shared = {"low": -ends, "high": ends, "tail": torch.tensor([0.5])}
+    knots = torch.tensor([[[1.0, 3.0], [-1.0, -1.0]]])
+    layer = make_layer(HingeFern, 1, 1, 1, max_depth=1)
+    module = HingeEnsemble(
+        [torch.nn.Sequential(layer)], 0 * ends, ends, 0 * ends, "identity", knots=knots, **shared
+    )
+    x = torch.tensor([[0.5], [1.0], [2.0], [9.0], [-1.0], [-4.0]], requires_grad=True)
+    found = module._limited(x)
+    assert found[:, 0].tolist() == [0.5, 1, 1.125, 1.25, -1, -1]
+    found.sum().backward()
+    assert x.grad[[0, 2, 3, 5], 0].tolist() == [1, 0.125, 0, 0] and x.grad.isfinite().all()
+
+
 def test_estimators_keep_no_memory_of_the_module():
     X, y = make_data(RandomHingeForestClassifier)
     module = from_estimator(make_model(RandomHingeForestClassifier).fit(X, y))
@@ -332,6 +361,13 @@ def test_unsupported_modules_and_estimators_raise():
         from_estimator(ManifoldForestClassifier(2).fit(X, y))
     with pytest.raises(NotFittedError):
         from_estimator(RandomHingeForestClassifier())
+    categories = make_model(RandomHingeForestClassifier, categorical_features=[0])
+    for model, message in (
+        (categories.fit(np.c_[np.arange(150) % 3, X[:, 1:]], y), "made from categories"),
+        (make_model(RandomHingeForestClassifier, prior=[1, 2, 3]).fit(X, y), "prior="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            from_estimator(model)
     layer = HingeForest(4, 3, 5, 2)
     with pytest.raises(TypeError, match="has a ReLU in front of its trees; only Linear, "):
         to_estimator(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), layer))

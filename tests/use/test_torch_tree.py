@@ -163,7 +163,8 @@ def test_leaves_of_a_new_split_are_weighted_by_the_probabilities_of_its_sides():
     np.testing.assert_allclose(found / found.sum(), sides / np.sum(sides), rtol=1e-5)
 
 
-def test_leaves_are_running_means_over_the_batches_of_an_epoch():
+@pytest.mark.parametrize("ratio", [1.0, 3.0])
+def test_leaves_are_running_means_over_the_batches_of_an_epoch(ratio):
     """Networks that do not learn; every epoch is one batch, and at least five are remembered."""
 
     class Constant(torch.nn.Module):
@@ -174,8 +175,10 @@ def test_leaves_are_running_means_over_the_batches_of_an_epoch():
         def forward(self, x):
             return self.output.expand(len(x))
 
-    y, of_class = torch.tensor([0, 1]).repeat_interleave(torch.tensor([12, 4])), np.array([12, 4])
-    images = SimpleNamespace(y=y, weight=np.ones(16), images=lambda index: torch.zeros(len(index)))
+    y = torch.tensor([0, 1]).repeat_interleave(torch.tensor([12, 4]))
+    weight = np.where(y == 0, 1.0, ratio)
+    of_class = np.bincount(y, 16 * weight / weight.sum())
+    images = SimpleNamespace(y=y, weight=weight, images=lambda index: torch.zeros(len(index)))
     share = np.array([[3.0, 1], [1, 3]]) / 8
     losses = train_networks(
         [1, -1, -2], [Constant()], torch.tensor(share).float(), images, torch.arange(16), 16,
@@ -307,6 +310,38 @@ def test_integer_weights_equal_copies():
     one = E2ENetworkTree(**parameters).fit(X, y, sample_weight=weight)
     other = E2ENetworkTree(**parameters).fit(X.repeat(weight, axis=0), y.repeat(weight))
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_steps_and_losses_of_few_weighted_samples(monkeypatch):
+    """At least ten steps in an epoch, of at least 16 samples; only ratios of weights matter."""
+    sizes = []
+
+    def recorded(index):
+        sizes.append(len(index))
+        return x[index]
+
+    x, y = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 2
+    losses, wrong = [], torch.tensor([[9.0, 1.0]] * 2)
+    counts = torch.ones(2, 2) + torch.eye(2)
+    for n, weight, given, is_exact in (
+        (200, 1.0, counts, False),
+        (200, 8.0, counts, False),
+        (40, 1.0, counts, False),
+        (200, 1.0, wrong, False),
+        (200, 1.0, wrong, True),
+    ):
+        images = SimpleNamespace(y=y, weight=np.full(200, weight), images=recorded)
+        with torch.random.fork_rng(devices=[]):
+            torch.random.default_generator.manual_seed(0)
+            network = torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0))
+            losses.append(train_networks(
+                [1, -1, -2], [network], given, images, torch.arange(n), 1000,
+                [(1.0, 0.01)] * 2, is_exact,
+            ))  # fmt: skip
+    assert sizes[:20] == [20] * 20 and sorted(sizes[40:46]) == [13] * 4 + [14] * 2
+    # Counts of all samples are remembered for a whole epoch of ten batches, others for five.
+    assert losses[4][0] > losses[3][0] + 0.01
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_pickle_string_labels_and_tables():
