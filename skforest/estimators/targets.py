@@ -332,8 +332,8 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._takes_several_outputs
-        tags.classifier_tags.multi_label = self._takes_several_outputs
+        several = self._takes_several_outputs and getattr(self, "criterion", "gini") == "gini"
+        tags.target_tags.multi_output = tags.classifier_tags.multi_label = several
         return tags
 
     # -------------------------------------------------------------------------------- predictions

@@ -138,7 +138,7 @@ def test_oob_with_too_few_trees_warns_and_is_nan(estimator):
 def test_oob_without_a_row_that_a_tree_left_out_is_refused(estimator):
     X, y = np.zeros((5, 2)), np.ones(5)  # one distinct row, which all trees draw
     estimator.set_params(oob_score=True, bootstrap=True)
-    message = r"oob_score=True: each of the \d+ trees drew all 1 distinct rows, .* max_samples"
+    message = r"oob_score=True: each of the \d+ (trees|bags) drew all 1 distinct rows, .* max_sam"
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y)
     assert not hasattr(estimator, "forest_") and not hasattr(estimator, "oob_score_")

@@ -9,6 +9,7 @@ from sklearn.datasets import make_multilabel_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import cross_val_score
 from sklearn.multioutput import ClassifierChain
+from sklearn.utils import get_tags
 
 import skforest
 from skforest import (
@@ -246,3 +247,16 @@ def test_wrong_metadata_of_a_forest(metadata, message):
     assert Forest(arrays, **good).predict([[0.0]]).tolist() == [[0, 2]]
     with pytest.raises(ValueError, match=message):
         Forest(arrays, **good | metadata)
+
+
+@pytest.mark.parametrize("criterion, several", [("gini", True), ("entropy", False)])
+def test_tags_tell_whether_a_criterion_takes_several_outputs(criterion, several):
+    X, y = rows()
+    model = ManifoldForestClassifier(2, criterion=criterion)
+    tags = get_tags(model)
+    assert tags.target_tags.multi_output == tags.classifier_tags.multi_label == several
+    if several:
+        assert model.fit(X, y).n_outputs_ == 3
+    else:
+        with pytest.raises(ValueError, match='criterion="entropy" takes one output'):
+            model.fit(X, y)
