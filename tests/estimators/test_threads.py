@@ -122,26 +122,23 @@ def test_a_process_that_is_forked_after_training_in_threads():
     assert out.split() == ["0"], errors
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_waits_for_threads_without_the_interpreter_lock(monkeypatch):
     """Raised within joblib, it could leave a lock that threads wait for forever."""
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-    ended, handlers = [], []
+    ended, handlers, end = [], [], time.monotonic() + 30
 
     def train(member, control):
         handlers.append(signal.getsignal(signal.SIGINT))
         if member == 1:
             _thread.interrupt_main()
-        while not control.stop[0]:
+        while not control.stop[0] and time.monotonic() < end:
             time.sleep(0.001)
         ended.append(member)
 
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            in_parallel(train, range(20), 2, 0, "train")
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, handler)
+    with pytest.raises(KeyboardInterrupt):
+        in_parallel(train, range(20), 2, 0, "train")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.default_int_handler not in handlers[:2]
     assert set(ended) >= {0, 1}
     assert len(ended) < 20, "trees begin after the interrupt"

@@ -8,7 +8,7 @@
  * a lane for each is followed by the one of the constant 1 and by zeros. */
 #define SKF_MOST 6
 #define SKF_LANES_OF_LEAF 8
-#define SKF_FEW 4
+#define SKF_FEW 4 /* terms that are padded; mixtures have at most as many */
 #define SKF_ROWS_OF_LEAVES 64 /* whose regressors are computed at once */
 
 /* Splits as in a Forest; directions from n_features on are sparse. */
@@ -50,12 +50,11 @@ typedef struct {
 SKF_INLINE skf_terms_of_split skf_terms_of(const skf_splits *tree, int32_t split)
 {
     const int32_t row = tree->direction[split] - tree->n_features;
-    skf_terms_of_split own = {1, tree->direction + split, NULL, {0}, {1}};
+    skf_terms_of_split own = {1, tree->direction + split, NULL, {0}, {0}};
     if (row >= 0) {
         own.n = tree->start[row + 1] - tree->start[row];
         own.feature = tree->feature + tree->start[row];
         own.weight = tree->weight + tree->start[row];
-        own.few_weights[0] = 0;
     }
     for (int64_t t = 0; t < own.n && t < SKF_FEW; t++) {
         own.few_features[t] = own.feature[t];

@@ -1,4 +1,4 @@
-"""Rows in the order of the nodes of a boosted tree, and sums over leaves.
+"""Rows in the order of the nodes of a boosted tree, and sums over leaves and features.
 
 The rows of a node have consecutive positions. When nodes are split, all their rows are routed
 (`route`), and copied to their places, left rows first and otherwise in the same order (`place`).
