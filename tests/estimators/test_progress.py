@@ -185,7 +185,9 @@ def test_bars_end_at_totals_of_their_own(capsys):
     X, y = np.random.default_rng(0).normal(size=(2, 120, 3))
     models = stopped_models()
     model = models["round"].fit(X, y[:, 0] + X[:, 0])
-    first, second = [text.split("\r")[-1] for text in capsys.readouterr().err.split("\n")[:2]]
+    # tqdm covers the end of a longer line with spaces.
+    shown = capsys.readouterr().err.split("\n")
+    first, second = [text.split("\r")[-1].rstrip() for text in shown[:2]]
     n, best = len(model.validation_scores_[0]) - 1, np.argmax(model.validation_scores_[0])
     name = "ObliqueBoostingRegressor"
     assert re.match(rf"{name}, stopped early, best round {best}: 100%\|█+\| {n}/{n} \[", first)
