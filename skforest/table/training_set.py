@@ -89,7 +89,10 @@ class TrainingSet:
         hashes = samples.hashes(chosen)
         by_hash = np.argsort(hashes, kind="stable")
         chosen = chosen[by_hash]
-        is_first = samples.sort_equal_hashes(chosen, hashes[by_hash])
+        hashes = hashes[by_hash]
+        del by_hash
+        is_first = samples.sort_equal_hashes(chosen, hashes)
+        del hashes
         row = np.cumsum(is_first) - 1
         distinct = chosen[is_first]
         self.X = rows_of(X, distinct)
@@ -511,7 +514,10 @@ def rescale_weights(weight):
     Whole multiples of a unit become whole numbers without a common factor, whose sums are exact.
     Other weights are multiplied by a power of two if they are extreme; no tree depends on it.
     """
-    positive = weight[weight > 0]
+    is_positive = weight > 0
+    positive = weight[is_positive]
+    if positive.min() == positive.max():
+        return is_positive.astype(np.float64)
     with np.errstate(over="ignore"):
         ratio = positive / positive.min()
     if ratio.max() <= MAX_MULTIPLE:
@@ -520,7 +526,7 @@ def rescale_weights(weight):
                 continue
             multiple = np.rint(ratio * denominator).astype(np.int64)
             found = np.zeros(len(weight))
-            found[weight > 0] = multiple // np.gcd.reduce(multiple)
+            found[is_positive] = multiple // np.gcd.reduce(multiple)
             return found
     exponent = np.frexp(weight.max())[1]
     return weight if abs(exponent) <= 60 else np.ldexp(weight, -exponent)

@@ -1,5 +1,6 @@
 """Whole trees, against scikit-learn's and against what must hold for any tree."""
 
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -443,3 +444,18 @@ def test_shares_are_of_the_rows_and_weights_of_a_sample(split, leaf, expected):
         assert options["min_weight_leaf"] == 2 and options["max_search_samples"] == searched
         assert options["min_samples_leaf"] == expected[1]
         assert method.search_options(sample, exact=True)["max_search_samples"] == 5
+
+
+def test_memory_of_a_search_in_part():
+    """Only the rows that are searched need keys, columns and scores, 40 bytes a row."""
+    X = np.random.default_rng(0).normal(size=(50_000, 1)).astype(np.float32)
+    target = (X[:, 0] > 0).astype(int)
+    peaks = []
+    for most in (100, 50_000):
+        tracemalloc.start()
+        try:
+            grow(X, target, exact=False, max_search_samples=most, max_depth=1)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] - peaks[0] > 0.9 * 40 * 50_000

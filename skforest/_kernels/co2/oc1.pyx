@@ -111,6 +111,7 @@ cdef class CoordinateSplitter(SearchSplitter):
         for j in range(p):
             self.direction[j] = <float>(self.best_w[j] / sqrt(norm))
         self.unfold_direction()
+        self.reserve_searched(self.node.n)
         if self.cut_direction(&self.node, &cut):
             self.accept_plane(
                 self.direction, cut.threshold, split.gain + rounding(self.node_weight), split

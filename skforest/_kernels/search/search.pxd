@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from ..base.direction cimport Unfolded
-from ..base.memory cimport Buffer
+from ..base.memory cimport Buffer, Scratch
 from .projection cimport Candidate, Sampler
 from .sample_columns cimport SampleColumns
 from .split cimport NodeSplitter, Sample, Split
@@ -40,14 +40,18 @@ cdef class SearchSplitter(NodeSplitter):
     cdef bint is_sparse               # the table is a CSR matrix
     cdef SampleColumns columns        # columns of the searched rows of a CSR matrix
 
-    # scratch
+    # scratch for n_searched rows
+    cdef Scratch search_scratch
+    cdef int64_t n_searched
     cdef float* candidate_column
     cdef int32_t* base                # first cell of each row's class in the histogram
-    cdef int32_t* cell
     cdef uint64_t* key
     cdef uint64_t* key_spare
     cdef double* right_score          # score of the sorted rows after each row
     cdef double* right_weight
+
+    # other scratch
+    cdef int32_t* cell
     cdef double* histogram            # (n_present, n_bins)
     cdef double* bin_weight
     cdef double* bin_count
@@ -64,6 +68,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef Buffer sparse_weight
     cdef Buffer dense
 
+    cdef int reserve_searched(self, int64_t n) except -1 nogil
     cdef void draw_subset(self) noexcept nogil
     cdef bint search_sample(self, Sample* sample, Split* split) except -1 nogil
     cdef bint try_candidate(self, Sample* sample, Cut* cut) noexcept nogil

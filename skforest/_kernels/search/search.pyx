@@ -88,8 +88,7 @@ cdef class SearchSplitter(NodeSplitter):
 
     def _reserve(self):
         cdef Scratch scratch = self.scratch
-        # All rows of a node may be searched, because its subset can be pure by chance.
-        cdef int64_t n = self.n_rows, n_subset = min(self.n_rows, self.max_search_samples)
+        cdef int64_t n_subset = min(self.n_rows, self.max_search_samples)
         cdef int32_t n_bins = self.n_bins
         cdef int32_t n_terms = max(self.sampler.max_terms, 1)
         self.unfolded = reserve_unfolded(scratch, n_terms, &self.sampler.grid)
@@ -104,16 +103,31 @@ cdef class SearchSplitter(NodeSplitter):
         if self.is_sparse:
             self.columns = SampleColumns()
             self.columns.reserve(scratch, &self.table)
-        self.candidate_column = scratch.floats(n)
-        self.key = <uint64_t*>scratch.longs(n)
-        self.key_spare = <uint64_t*>scratch.longs(n)
         self.histogram = scratch.doubles(<int64_t>self.n_outputs * n_bins)
-        allocate[int32_t](scratch, n, [&self.base, &self.cell, NULL])
-        allocate[double](scratch, n, [&self.right_score, &self.right_weight, NULL])
+        self.cell = scratch.ints(self.n_rows)
         allocate[double](
             scratch, n_bins,
             [&self.bin_weight, &self.bin_count, &self.bin_left, &self.bin_score, NULL]
         )
+        self.n_searched = 0
+        self._reserve_searched(n_subset)
+
+    def _reserve_searched(self, int64_t n):
+        """Allocate what a search among n rows needs; this is replaced when more are searched."""
+        cdef Scratch scratch = Scratch()
+        n = min(self.n_rows, max(n, 2 * self.n_searched))
+        self.candidate_column = scratch.floats(n)
+        self.base = scratch.ints(n)
+        self.key = <uint64_t*>scratch.longs(n)
+        self.key_spare = <uint64_t*>scratch.longs(n)
+        allocate[double](scratch, n, [&self.right_score, &self.right_weight, NULL])
+        self.search_scratch, self.n_searched = scratch, n
+
+    cdef int reserve_searched(self, int64_t n) except -1 nogil:
+        if n > self.n_searched:
+            with gil:
+                self._reserve_searched(n)
+        return 0
 
     cdef bint search(self, Split* split) except -1 nogil:
         """Find the best split among the candidates.
@@ -160,6 +174,8 @@ cdef class SearchSplitter(NodeSplitter):
         cdef Cut cut
         cdef int64_t i
         cut.score = -INFINITY
+        # All rows of a node are searched if its subset is pure by chance.
+        self.reserve_searched(sample.n)
         if self.is_class:
             for i in range(sample.n):
                 self.base[i] = sample.label[i] * self.n_bins
