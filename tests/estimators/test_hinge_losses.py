@@ -232,21 +232,6 @@ def test_a_loss_of_the_user_is_the_built_in_one(head):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
-def test_a_loss_may_keep_what_it_is_passed():
-    kept = []
-
-    class Keeping(OwnSquaredError):
-        def loss(self, y, raw):
-            kept.extend((part, part.copy()) for part in (y, raw))
-            return super().loss(y, raw)
-
-    X = np.random.default_rng(0).normal(size=(40, 2))
-    quick(RandomHingeForestRegressor, loss=Keeping(), max_iter=5).fit(X, X[:, 0])
-    assert len(kept) >= 10
-    for part, before in kept:
-        np.testing.assert_array_equal(part, before)
-
-
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 def test_losses_of_the_user_train(monkeypatch):
     monkeypatch.setattr("skforest.training.trials.IMPORTANCE_TREES", 50)  # as for users
