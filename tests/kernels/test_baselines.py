@@ -86,7 +86,7 @@ def test_a_plane_from_a_part_of_the_rows_is_cut_by_all_of_them():
     X = rng.normal(size=(200, 4)).astype(np.float32)
     n_planes = 0
     for seed in range(6):
-        y = (X[:, 0] > 0.5 * rng.normal(size=200)).astype(int)
+        y = (X[:, 0] > 0.3 * rng.normal(size=200)).astype(int)
         options = {"criterion": "entropy", "max_search_samples": 30, "max_depth": 1, "seed": seed}
         cut = grow(X, y, **options)
         plane = grow(X, y, kind=CoordinateSplitter, n_restarts=0, n_jumps=5, **options)
