@@ -247,6 +247,13 @@ def test_responses_of_members_are_checked(change, message):
         BlendedForestClassifier(members, cv=3).fit(X, y)
 
 
+def test_probabilities_may_be_negative_by_rounding():
+    X, y = make_classification(120, random_state=0)
+    member = Strange(lambda proba: np.where(proba == 0, -1e-9, proba))
+    blend = BlendedForestClassifier([member], cv=3, calibrate=False).fit(X, y)
+    np.testing.assert_allclose(blend.predict_proba(X), member.fit(X, y).predict_proba(X))
+
+
 def test_members_with_several_quantiles_are_refused():
     X, y = make_friedman1(60, random_state=0)
     member = ObliqueBoostingRegressor(2, loss="quantile", quantile=[0.1, 0.9], n_bags=1)

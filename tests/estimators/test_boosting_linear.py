@@ -74,6 +74,23 @@ def test_linear_leaves_minimise_the_penalised_expansion_of_the_loss(weights):
         np.testing.assert_allclose(raw[mask, 0], expected[mask], rtol=1e-4, atol=1e-5)
 
 
+def test_a_leaf_has_a_direction_once_and_enough_rows_for_its_directions():
+    """Those of the nearest splits, and one for each five rows."""
+    X = np.random.default_rng(0).random((30, 2)).astype(np.float32)
+    leaf, rows = np.repeat([0, 1, 2], [4, 9, 17]).astype(np.int32), np.arange(30, dtype=np.int32)
+    child = np.array([1, -1, 3, -2, -3], dtype=np.int32)  # the leaf 0 is below the root
+    no_terms = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    derivatives = X[:, :1].copy(), np.ones((30, 1), dtype=np.float32)
+    regression = LeafRegression(X, 30.0, 5, np.ones(2, dtype=np.float32), 0.1)
+    for directions, ends, features in (
+        ([0, 0], [0, 0, 1, 2], [0, 0]),
+        ([0, 1], [0, 0, 1, 3], [1, 1, 0]),
+    ):
+        tree = child, np.array(directions, dtype=np.int32), *no_terms
+        _, start, feature, _ = regression.fit(*tree, leaf, rows, *derivatives, 3.0, 1.0)
+        assert (start.tolist(), feature.tolist()) == (ends, features)
+
+
 def test_slopes_are_small_where_a_regressor_hardly_varies():
     """A row that the leaf was not fitted on, and that differs much, has no extreme response."""
     rng = np.random.default_rng(0)

@@ -92,6 +92,28 @@ def check_stump(X, y, objective, leaves, row_norm, keep, nu=100.0):
 
 
 @pytest.mark.parametrize("leaves", ["counts", "gradient"])
+@pytest.mark.parametrize("objective", ["co2", "soft"])
+def test_a_node_is_trained_as_if_there_were_no_other(objective, leaves):
+    """Two groups lie far apart, so the root separates them; then each is a node."""
+    rng = np.random.default_rng(0)
+    X, is_far = rng.normal(size=(120, 4)), np.arange(120) < 60
+    X[is_far, 0] += 100
+    y = 2 * is_far + (X[:, 1] + X[:, 2] > rng.normal(size=120))
+    procedure = CO2Procedure(batch_size=1000, n_epochs=12, leaves=leaves, scaling=None)
+    model = CO2ForestClassifier(objective=objective, procedure=procedure, **PLAIN)
+    whole = clone(model).set_params(max_depth=2).fit(X, y).forest_
+    for own in (is_far, ~is_far):
+        alone = clone(model).fit(X[own], y[own])
+        leaves_of_group = np.unique(whole.apply(X[own]))
+        split = (leaves_of_group.min() - 1) // 2
+        assert len(leaves_of_group) == 2 and (leaves_of_group - 1 == 2 * split + [0, 1]).all()
+        direction, threshold = split_of(alone)
+        found = whole.directions(whole.direction[[split]]).toarray()[0]
+        np.testing.assert_allclose(found, direction, rtol=1e-5, atol=1e-7)
+        assert whole.threshold[split] == pytest.approx(threshold, rel=1e-5)
+
+
+@pytest.mark.parametrize("leaves", ["counts", "gradient"])
 @pytest.mark.parametrize("scaling", ["standard", None])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_constant_rate_and_other_scales_are_those_of_the_definition(seed, scaling, leaves):
@@ -281,6 +303,17 @@ def test_features_that_do_not_vary_in_a_node_have_no_weight():
         assert (weights[constant] == 0).all()
         n_dense += np.count_nonzero(weights) > 1
     assert n_dense > 0.5 * len(parents)
+
+
+@pytest.mark.parametrize("cls", [CO2ForestClassifier, CO2ForestRegressor])
+def test_planes_leave_as_many_rows_as_asked(cls):
+    """Also where a hyperplane that gains more would not."""
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    y = np.arange(300) % 10 == 0
+    for seed in range(4):
+        model = cls(1, bootstrap=False, holdout=0.0, min_samples_leaf=20, random_state=seed)
+        leaves = model.fit(X, y).apply(X)[:, 0]
+        assert np.unique(leaves, return_counts=True)[1].min() >= 20
 
 
 @pytest.mark.parametrize("nu", [0.5, 10.0])

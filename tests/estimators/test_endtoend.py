@@ -574,3 +574,10 @@ def test_a_tree_without_a_split_warns():
     with pytest.warns(ConvergenceWarning, match="a tree has no split"):
         model.fit(X, y)
     assert model.forest_.n_nodes == 1
+
+
+@pytest.mark.parametrize("n_rows, expected", [(50, 50), (20, 32)])
+def test_a_batch_has_at_most_all_rows(n_rows, expected):
+    X = np.random.default_rng(0).normal(size=(n_rows, 2))
+    model = made(E2EDecisionForestRegressor, 1, max_depth=1, batch_size=500)
+    assert model.fit(X, X[:, 0]).batch_size_ == expected

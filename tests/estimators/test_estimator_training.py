@@ -484,3 +484,14 @@ def test_gains_and_weights_of_nodes_are_those_of_all_rows(cls):
     leaves = forest.node_weight[forest.child < 0]
     assert 0.08 * data.weight.sum() <= leaves.min() < 0.3 * data.weight.sum()
     assert len(leaves) > 4
+
+
+def test_class_weights_count_in_the_deviations_of_columns():
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 10 == 0
+    X = rng.normal(size=(200, 3)) * np.where(y, 5, 1)[:, None]
+    model = ManifoldForestClassifier(1, projection="sparse", random_state=0)
+    given = clone(model).fit(X, y, np.where(y, 9, 1)).forest_.deviation
+    found = clone(model).set_params(class_weight={False: 1, True: 9}).fit(X, y).forest_.deviation
+    np.testing.assert_allclose(found, given, rtol=1e-6)
+    assert (found > 1.5 * model.fit(X, y).forest_.deviation).all()

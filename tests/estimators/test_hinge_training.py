@@ -569,3 +569,9 @@ def test_groups_of_rows_are_held_out_together(monkeypatch):
     ((data, one),) = seen
     held_out, trained = data.group[one.validation_rows], data.group[one.trained_rows]
     assert len(set(held_out)) == 3 and not set(held_out) & set(trained)
+
+
+def test_a_batch_has_at_most_all_rows():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    model = quick(RandomHingeForestRegressor, n_bags=1, max_iter=3, batch_size=500)
+    assert model.fit(X, X[:, 0]).batch_size_ == 30

@@ -340,12 +340,14 @@ def test_constant_pixels_have_no_effect(params, change, tmp_path):
     other, constant = X.copy(), np.flatnonzero(np.ptp(X, axis=0) == 0)
     other[:, constant] = 9
     X, other = change(X), change(other)
+    given = other.copy()
     forest = made(ManifoldForestClassifier, 10, random_state=0, **params).fit(X, y)
     expected = forest.predict_proba(X)
     save(forest, tmp_path / "forest")
     for model in (forest, load(tmp_path / "forest")):
         np.testing.assert_array_equal(model.predict_proba(other), expected)
         np.testing.assert_array_equal(model.predict_proba(other[:1]), expected[:1])
+    np.testing.assert_array_equal(other, given)
     np.testing.assert_array_equal(forest.predictor()(other.astype(np.float32)), expected)
     values = shapley_values(forest, other[:2], background=X[:5]).values
     assert len(constant) and not values[:, constant].any()

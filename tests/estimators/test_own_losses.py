@@ -14,6 +14,7 @@ import skforest
 from skforest import (
     CO2ForestClassifier,
     CO2ForestRegressor,
+    CO2Procedure,
     Loss,
     NonGreedyProcedure,
     NonGreedyTreeClassifier,
@@ -153,6 +154,37 @@ def test_a_class_that_costs_more_is_predicted_more_often(name, labelled):
     plain = own(CLASSIFIERS[name], "log_loss").fit(X, y)
     recall = [np.mean(one.predict(X_test)[y_test == 1] == 1) for one in (model, plain)]
     assert recall[0] > recall[1]
+
+
+def test_a_stump_passes_all_rows_with_their_classes():
+    """Nodes number the classes that they have in the order of their rows."""
+    counts, found = [5, 30, 12, 21, 9], []
+
+    class Counting(OwnCrossEntropy):
+        def loss(self, y, raw):
+            found.append(y.sum(axis=0).tolist())
+            return super().loss(y, raw)
+
+    y = np.repeat(np.arange(5), counts)
+    X = y[:, None] + np.random.default_rng(0).normal(size=(len(y), 3))
+    own(CLASSIFIERS["co2"], Counting()).set_params(n_estimators=1, max_depth=1).fit(X, y)
+    of_root = [one for one in found if sum(one) == len(y)]
+    assert of_root and all(one == counts for one in of_root)
+
+
+def test_an_epoch_of_gradient_steps_has_every_row_once(monkeypatch, real):
+    rows, step = [], UserLeaves.step
+
+    def recorded(self, own, *args):
+        rows.extend(own.tolist())
+        return step(self, own, *args)
+
+    monkeypatch.setattr(UserLeaves, "step", recorded)
+    procedure = CO2Procedure(leaves="gradient", batch_size=32, n_epochs=4)
+    model = CO2ForestRegressor(**FOREST | {"n_estimators": 1}, procedure=procedure, random_state=0)
+    own(model, OwnSquaredError()).set_params(max_depth=1).fit(*real[:2])
+    epochs = np.sort(np.reshape(rows, (-1, 300)), axis=1)
+    assert len(epochs) > 1 and (epochs == np.arange(300)).all()
 
 
 @pytest.mark.parametrize("model", [REGRESSORS["co2"], REGRESSORS["nongreedy"]])

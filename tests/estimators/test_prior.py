@@ -60,6 +60,14 @@ def shares(y, weight=None):
 # ----------------------------------------------------------------------------------- probabilities
 
 
+@pytest.mark.parametrize("unit", [1, 0.1, 0.7, 1 / 3, 1 / 150])
+def test_frequencies_of_training_are_no_prior_in_any_unit(unit):
+    X, y = rows()
+    prior = unit * np.unique(y, return_counts=True)[1]
+    model = unfitted(ManifoldForestClassifier, prior=prior).fit(X, y)
+    assert model.forest_.prior_ratio is None
+
+
 @each_classifier
 def test_probabilities_are_those_of_other_frequencies(cls):
     X, y = rows()

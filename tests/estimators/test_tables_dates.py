@@ -2,6 +2,7 @@
 
 from datetime import date, timedelta
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +11,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import skforest
 from skforest import DateFeatures
+from skforest.table.dates import dated, days_of
+from skforest.table.frames import read_table
 
 N = 60
 
@@ -224,3 +227,12 @@ def test_rows_of_any_output():
     polars = pytest.importorskip("polars")
     found = DateFeatures().set_output(transform="polars").fit_transform(X)
     assert isinstance(found, polars.DataFrame) and "when_hour_cos" in found.columns
+
+
+def test_days_become_the_same_dates_again():
+    """To the microsecond, although days are floats."""
+    times = pd.Series(pd.date_range("2025-01-01 00:00:01", periods=500, freq="3333333us"))
+    days = days_of(read_table(times.to_frame("when")), 0)
+    series = nw.from_native(pd.Series(days), series_only=True)
+    again = dated(series, nw.from_native(times, series_only=True).dtype)
+    assert again.to_list() == times.to_list()

@@ -3,7 +3,7 @@
 import numpy as np
 import oracles
 import pytest
-from forests import as_kernel_input, make_splitter
+from forests import as_kernel_input, grow, make_splitter
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import changed, fixed
@@ -78,6 +78,25 @@ def test_a_plane_gains_no_less_than_the_cut_it_began_with(cls, seed):
         for objective in (None, "oc1")
     ]
     assert gains[1] >= gains[0] > 0
+
+
+def test_a_plane_from_a_part_of_the_rows_is_cut_by_all_of_them():
+    """And it must gain more there than the cut of a feature, which is found in the same part."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)).astype(np.float32)
+    n_planes = 0
+    for seed in range(6):
+        y = (X[:, 0] > 0.3 * rng.normal(size=200)).astype(int)
+        options = {"criterion": "entropy", "max_search_samples": 30, "max_depth": 1, "seed": seed}
+        cut = grow(X, y, **options)
+        plane = grow(X, y, kind=CoordinateSplitter, n_restarts=0, n_jumps=5, **options)
+        assert plane.gain[0] >= cut.gain[0]
+        if len(plane.dense):
+            n_planes += 1
+            column, Y = X @ plane.dense[0], oracles.one_hot(y, 2)
+            best = oracles.best_gain(column, Y, np.ones(200), "entropy")
+            assert plane.gain[0] == pytest.approx(best, rel=1e-4)
+    assert 0 < n_planes < 6
 
 
 def test_oc1_finds_a_plane_that_no_feature_shows():

@@ -12,6 +12,7 @@ from makers import assert_same_trees, fixed
 from makers import boosting_rows as rows_of
 from makers import quick_boosting as quick
 from scipy import sparse
+from skforest._kernels.boosting.bins import bin_columns
 from skforest._kernels.boosting.partition import draw_rows
 from skforest._kernels.search.projection import draw
 from sklearn.base import clone
@@ -100,6 +101,17 @@ def test_rows_are_routed_as_in_prediction(offset):
     assert len(columns) > 3 and columns[-1].dtype == np.float32
     reached = oracles.boosted_nodes(tree, np.column_stack(columns))
     np.testing.assert_array_equal(leaf, reached[tree["child"] < 0].argmax(axis=0))
+
+
+def test_bins_of_columns_have_single_values_if_there_are_few():
+    near = 1 + np.arange(3) * np.finfo(np.float32).eps  # neighbours in float32
+    rare = np.repeat([0, 1, 2, 3], [97, 1, 1, 1])
+    for values, most in ((near, 255), (rare, 4), (rare, 255)):
+        column = np.append(values, 9).astype(np.float32)
+        cut, start, code = bin_columns(column[None], most, len(values))  # not from the last row
+        assert start.tolist() == [0, len(np.unique(values)) - 1]
+        np.testing.assert_array_equal(code[0, :-1], np.unique(values, return_inverse=True)[1])
+        assert code[0, -1] == len(cut)
 
 
 def test_drawn_rows_are_a_sample_without_replacement():
@@ -335,6 +347,19 @@ def test_predictions_obey_monotonic_constraints(loss):
     assert (weight[feature == 0] > 0).all() and (weight[feature == 1] < 0).all()
 
 
+def test_directions_without_constrained_columns_are_free_in_all_trees():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = X[:, 0] + np.sin(2 * (X[:, 1] + X[:, 2]))
+    options = {"n_estimators": 60, "n_bags": 1, "max_depth": 1, "monotonic_cst": [1, 0, 0]}
+    forest = quick(ObliqueBoostingRegressor, early_stopping=False, **options).fit(X, y).forest_
+    weight = forest.directions(forest.direction).toarray()
+    left, right = forest.value[-1 - forest.child.reshape(60, 3)[:, 1:]].T
+    is_free = (weight[:, 0] == 0) & (weight[:, 1] != 0) & (weight[:, 2] != 0)
+    rises = (right > left)[is_free]
+    assert rises[-len(rises) // 2 :].any() and not rises[-len(rises) // 2 :].all()
+
+
 @given(st.integers(0, 2**32 - 1))
 @fixed
 def test_values_of_trees_are_monotonic(seed):
@@ -355,6 +380,18 @@ def test_values_of_trees_are_monotonic(seed):
             other = np.delete(X, j, axis=1)
             above = (other == other[i]).all(axis=1) & (X[:, j] > X[i, j])
             assert (signs[j] * (value[above] - value[i]) >= 0).all()
+
+
+def test_the_bound_between_two_children_is_the_middle_of_their_values():
+    rng = np.random.default_rng(0)
+    X = np.arange(40)[:, None]
+    derivative = np.column_stack([rng.normal(size=40) - (X[:, 0] > 15), np.ones(40)])
+    monotonic = np.ones(1, dtype=np.int8)
+    _, leaf, _, bounds = grow_boosted(X, derivative, monotonic=monotonic, max_depth=1, l2=2.0)
+    value = -np.bincount(leaf, derivative[:, 0]) / (np.bincount(leaf) + 2)
+    assert len(value) == 2 and value[0] < value[1]
+    expected = [[-np.inf, value.mean()], [value.mean(), np.inf]]
+    np.testing.assert_allclose(bounds, expected, rtol=1e-6)
 
 
 def test_without_constraints_bounded_search_is_the_plain_one():

@@ -230,6 +230,17 @@ def test_weight_decay_takes_a_share_of_vectors_and_directions():
     touched = abs(gradient["value"]).sum(axis=1) > 0
     expected = before["value"][:, 0] * (1 - 0.05) - 0.1 * gradient["value"]
     np.testing.assert_allclose(trainer.arrays["value"][touched, 0], expected[touched], atol=1e-6)
+    expected = oracles.hinge_tests(before)[0] - 0.1 * gradient["tests"]  # without decay
+    np.testing.assert_allclose(oracles.hinge_tests(trainer.arrays)[0], expected, atol=1e-6)
+
+
+def test_every_step_trains_a_tree_whatever_the_dropout():
+    how = settings(n_trees=2, dropout=0.97, optimizer="sgd")
+    trainer, *_ = small_problem(how, LogLossKernel(3))
+    for _ in range(10):
+        before = trainer.arrays["value"].copy()
+        trainer.run(np.array([0.1]))
+        assert not np.array_equal(trainer.arrays["value"], before)
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 150])
@@ -448,25 +459,27 @@ def test_validation_scores_are_weighted_means_of_losses():
     assert -np.average(losses, weights=weight[rows]) == pytest.approx(best, rel=1e-6)
 
 
-@pytest.mark.parametrize("fern", [False, True])
-def test_gains_are_what_rows_ask_of_the_tests(fern):
+@pytest.mark.parametrize("fern, head", [(False, "leaves"), (True, "leaves"), (False, "linear")])
+def test_gains_are_what_rows_ask_of_the_tests(fern, head):
     """Each row counts, by the norm of the vector of its leaf, at the test of its smallest margin.
 
-    The gain of the test of a fern is divided among the nodes of its level.
+    With a head, the number of the leaf is multiplied by the vector of the tree. The gain of the
+    test of a fern is divided among the nodes of its level.
     """
     weight = np.random.default_rng(0).exponential(size=200)
-    how = settings(fern=fern, n_steps=30)
+    how = settings(fern=fern, head=head, n_steps=30)
     training, _ = bag_of(how, weight=weight)
     arrays, table = training.trainer.arrays, training.table
     tests, places = oracles.hinge_tests(arrays)
     z = oracles.hinge_features(arrays, table)
     expected = np.zeros(tests.shape)
     for t in range(how.n_trees):
+        of_tree = np.linalg.norm(arrays["head"][t]) if head == "linear" else 1.0
         for i in range(200):
             path = oracles.hinge_path(z[i], tests[t], places[t], how.depth, fern)
             row = arrays["leaf"][t, path[0]]
             norm = np.linalg.norm(arrays["value"][row, 0].astype(float)) if row >= 0 else 0.0
-            expected[t, path[1]] += weight[i] * norm
+            expected[t, path[1]] += weight[i] * norm * of_tree
     found = training.arrays(np.ones(3))["gain"].reshape(how.n_trees, -1)
     if fern:
         ends = [slice(2**level - 1, 2 ** (level + 1) - 1) for level in range(how.depth)]

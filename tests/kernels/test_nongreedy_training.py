@@ -173,6 +173,43 @@ def test_one_step_is_that_of_the_definition(seed, n_flips, stable, p=4):
     np.testing.assert_array_equal(expected.assign(), model.assign())
 
 
+def moved(theta, rate, *args, **options):
+    """Change of the parameters of the leaves in one epoch."""
+    model = trainer(*args, theta, **options)
+    model.epoch(rate)
+    return model.parameters[2].reshape(theta.shape) - theta
+
+
+def test_leaves_keep_pace_with_the_momentum_of_splits():
+    task = problem(1)
+    theta = task.pop("theta")
+    plain, fast = (moved(theta, 0.1, *task.values(), momentum=m) for m in (0.0, 0.75))
+    assert np.abs(plain).max() > 1e-3
+    np.testing.assert_allclose(fast, 4 * plain, rtol=1e-6, atol=1e-9)
+
+
+def test_a_row_of_large_weight_makes_no_longer_step():
+    """Each row is a batch. With the weights 3 and 1, the light one makes half of a step."""
+    X, y, theta = np.float32([[-1], [1]]), np.int32([0, 1]), np.zeros((2, 3))
+    tree = full_tree(1), np.ones((1, 1), dtype=np.float32), np.zeros(1, dtype=np.float32)
+    options = {"batch_size": 1, "row_norm": None, "rescale_splits": False}
+    equal, uneven = (
+        moved(theta, 0.01, X, y, np.array(weight), *tree, **options)
+        for weight in ([1.0, 1.0], [3.0, 1.0])
+    )
+    assert (np.abs(equal) > 1e-3).all()
+    np.testing.assert_allclose(uneven, equal * [[1], [0.5]], rtol=1e-6)
+
+
+def test_no_step_moves_a_mean_beyond_the_targets():
+    task = problem(2, n_classes=1) | {"y": np.random.default_rng(2).normal(size=(40, 1))}
+    theta = np.clip(task.pop("theta"), *np.quantile(task["y"], [0.2, 0.8]))
+    for rate in (1.0, 100.0):
+        found = theta + moved(theta, rate, *task.values())
+        assert task["y"].min() <= found.min() and found.max() <= task["y"].max()
+    assert not np.array_equal(found, theta)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_raw_rows_at_a_constant_rate_are_algorithm_1_as_printed(seed):
     """One row has weight, batches have one row, and there is no momentum."""

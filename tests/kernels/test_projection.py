@@ -167,6 +167,8 @@ def test_an_edge_needs_an_axis_of_length_two():
     for one in draw_boxes(sampler, 2, 500):
         assert one["other"] == one["corner"] + one["size"][1]
         assert one["corner"] % 4 + 2 * one["size"][1] <= 4
+    sampler = boxes((2, 3), (1, 2), (1, 3), "edge")
+    assert {one["other"] - one["corner"] for one in draw_boxes(sampler, 2, 500)} == {3}
     sampler = boxes((3, 3), 2, 3, "edge")
     assert {one["other"] for one in draw_boxes(sampler, 2, 500)} == {-1}
 

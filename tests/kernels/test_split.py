@@ -472,13 +472,24 @@ def test_min_samples_leaf_holds_when_a_part_is_searched(min_samples_leaf):
         assert tree.n_leaves[0] > 3
 
 
+@pytest.mark.parametrize("least", ["min_samples_leaf", "min_weight_leaf"])
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_side_needs_only_its_share_of_the_part_that_is_searched(exact):
+def test_a_side_needs_only_its_share_of_the_part_that_is_searched(exact, least):
     X = np.arange(4000)[:, None].astype(np.float32)
     target = (X[:, 0] > 3600).astype(int)
-    options = {"max_search_samples": 100, "max_depth": 1, "min_samples_leaf": 40}
+    options = {"max_search_samples": 100, "max_depth": 1, least: 40}
     tree = grow(X, target, exact=exact, min_split=80, **options)
     assert abs(tree.threshold[0] - 3600) < 100
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_all_rows_are_searched_where_the_cut_of_a_part_leaves_too_few(exact):
+    X = np.arange(4000)[:, None].astype(np.float32)
+    target = (X[:, 0] >= 3960).astype(int)
+    options = {"max_search_samples": 100, "max_depth": 1, "min_samples_leaf": 40}
+    for seed in range(8):
+        tree = grow(X, target, exact=exact, min_split=80, seed=seed, **options)
+        assert tree.n_leaves[0] == 2
 
 
 @pytest.mark.parametrize("exact", [True, False])
