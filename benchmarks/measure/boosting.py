@@ -6,6 +6,7 @@
     python -m benchmarks.measure.boosting linear-start [--rounds N] [--quick]
     python -m benchmarks.measure.boosting depth [--rounds N] [--quick]
     python -m benchmarks.measure.boosting directions [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting few-directions [--rounds N] [--quick]
     python -m benchmarks.measure.boosting classes [--rounds N] [--quick]
     python -m benchmarks.measure.boosting rate [--rounds N] [--quick]
     python -m benchmarks.measure.boosting boxes [--rounds N] [--n-jobs N] [--quick]
@@ -16,7 +17,8 @@ rows of the tables with many rows of ``compare.peers``; ``one-row`` predicts sin
 features with models of 500 rounds and with blends. ``linear-start`` compares models that start
 from a linear function with others, on splits of the training rows of the regression tables of
 ``compare.peers``, at three sizes; ``depth`` compares depths of the trees, and ``directions``
-numbers of directions, on splits of all training rows of its tables with many rows. ``classes``
+numbers of directions, on splits of all training rows of its tables with many rows;
+``few-directions`` does so in regression, as ``linear-start`` does. ``classes``
 fits models by default on 10^5 rows of 30 features with four classes, and LightGBM with 300 rounds;
 times are processor seconds of one thread. ``rate`` learning rates, on splits of at most 2000
 training rows of its tables of several classes. A round is another split. ``boxes`` compares models
@@ -84,6 +86,12 @@ MEASURES = {
             f"error with n_directions={n!r} over that with 64, many rows", "x", more=False
         )
         for n in DIRECTIONS
+    },
+    **{
+        f"few-directions/{n}": Measure(
+            f"error of regression with n_directions=32 over that with 64, {n} rows", "x", more=False
+        )
+        for n in SIZES
     },
     **{
         f"classes/{name}-{what}": Measure(
@@ -206,16 +214,28 @@ def one_row(options):
 
 def linear_start(options):
     """Errors of models that start from a linear function, over those of others."""
+    for n, found in _in_regression(options, "linear_start", (None, *STARTS)):
+        yield from _ratios([f"linear-start/{n}-{start}" for start in STARTS], found)
+
+
+def few_directions(options):
+    """Errors of regression with 32 directions, over those with 64."""
+    for n, found in _in_regression(options, "n_directions", (64, 32)):
+        yield from _ratios([f"few-directions/{n}"], found)
+
+
+def _in_regression(options, parameter, values):
+    """Yield a number of rows, and errors and times of fits with each value of a parameter."""
     names = pick(options, comparison.TASKS["regression"], ["reg_airfoil"])
+    cls = skforest.ObliqueBoostingRegressor
     for n in pick(options, SIZES, (300,)):
         found = []
         for name in names:
             for seed in range(options.rounds or 1):
                 split = data.load_table(name, options.data, 0, n).inner(seed)
-                cls = skforest.ObliqueBoostingRegressor
-                models = (cls(linear_start=start, random_state=seed) for start in (None, *STARTS))
+                models = (cls(**{parameter: value}, random_state=seed) for value in values)
                 found.append([_error_and_time(model, split) for model in models])
-        yield from _ratios([f"linear-start/{n}-{start}" for start in STARTS], found)
+        yield n, found
 
 
 def depth(options):
@@ -353,12 +373,14 @@ def boxes_table(stored):
     return ("", *(cells.TITLES[name] for name in data.SHAPES), "Command"), rows
 
 
-GROUPS = (scale, one_bag, one_row, linear_start, depth, directions, classes, rate, boxes)
+GROUPS = (
+    scale, one_bag, one_row, linear_start, depth, directions, few_directions, classes, rate, boxes
+)
 NOTED = partial(cells.noted, script="measure.boosting")
 TABLES = {
     "boosting": partial(NOTED, groups=(scale, classes, one_bag, one_row)),
     "boosting_start": start_table,
-    "boosting_depth": partial(NOTED, groups=(depth, directions)),
+    "boosting_depth": partial(NOTED, groups=(depth, directions, few_directions)),
     "boosting_rate": partial(NOTED, groups=(rate,)),
     "boosting_boxes": boxes_table,
 }

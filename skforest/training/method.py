@@ -18,7 +18,11 @@ from ..forest.edit import join, with_prior_ratio
 from ..forest.statistics import responses, with_prior, within_targets
 from ..table.training_set import TrainingSet
 from .checkpoint import Checkpoint
-from .threads import FitTasks, TimeLimit, in_parallel
+from .threads import FitTasks, TimeLimit, in_parallel, return_freed_memory
+
+# With at least so many rows, memory freed by threads is returned to the system before trees are
+# joined. This takes some hundredths of a second.
+MANY_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -225,6 +229,8 @@ def train_members(method, data, members, seed, request):
         state=attributes if method.only_joins else None,
     )
     forests, records = map(list, zip(*done))
+    if len(data) >= MANY_ROWS:
+        return_freed_memory()
     if limit is not None:
         if report := limit.report(len(done), len(members), method.units[0], records):
             warn_caller(report)

@@ -4,12 +4,13 @@ Threads are the default. A `joblib.parallel_config` context can name a backend o
 as dask or ray. Training data are then sent once to every process, which returns trees.
 """
 
+import ctypes
 import signal
 import sys
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from functools import partial
 from itertools import takewhile
@@ -41,6 +42,13 @@ hash_of = joblib.hash  # of arrays, and of all objects that can be pickled
 # measurement; `python -m benchmarks.measure.scale threads` shows the time.
 MIN_BLOCK = 1024
 BLOCKS_PER_THREAD = 4
+
+
+def return_freed_memory():
+    """Return memory that threads have freed to the system; glibc would keep it for each thread."""
+    if sys.platform == "linux":
+        with suppress(AttributeError, OSError):  # other C libraries have no such function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class Control:

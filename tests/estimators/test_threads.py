@@ -4,6 +4,7 @@ On free-threaded builds of Python, nothing but the package itself keeps these th
 """
 
 import _thread
+import ctypes
 import os
 import pickle
 import signal
@@ -12,7 +13,8 @@ import sysconfig
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Barrier
+from pathlib import Path
+from threading import Barrier, Thread
 
 import numpy as np
 import pandas as pd
@@ -21,7 +23,9 @@ from conftest import ESTIMATORS, small
 from makers import start_python
 from sklearn.base import clone, is_classifier
 
-from skforest.training.threads import in_parallel
+from skforest import ManifoldForestRegressor
+from skforest.training import method
+from skforest.training.threads import in_parallel, return_freed_memory
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +146,35 @@ def test_an_interrupt_waits_for_threads_without_the_interpreter_lock(monkeypatch
     assert signal.default_int_handler not in handlers[:2]
     assert set(ended) >= {0, 1}
     assert len(ended) < 20, "trees begin after the interrupt"
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"),
+    reason="memory is returned to the system with glibc only",
+)
+def test_memory_that_a_thread_has_freed_is_returned():
+    kept = []
+
+    def allocate():
+        arrays = [np.ones(10_000) for _ in range(1000)]
+        kept.append(arrays[-1])  # so that the memory before it stays with the thread
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    thread = Thread(target=allocate)
+    thread.start()
+    thread.join()
+    before = resident()
+    return_freed_memory()
+    assert before - resident() > 0.8 * 8 * 10_000 * 1000
+
+
+@pytest.mark.parametrize("n_rows, n_calls", [(59, 0), (60, 1)])
+def test_memory_is_returned_after_training_on_many_rows(monkeypatch, n_rows, n_calls):
+    calls = []
+    monkeypatch.setattr(method, "MANY_ROWS", 60)
+    monkeypatch.setattr(method, "return_freed_memory", lambda: calls.append(None))
+    X = np.arange(n_rows)[:, None]
+    small(ManifoldForestRegressor).fit(X, X[:, 0])
+    assert len(calls) == n_calls
