@@ -451,7 +451,8 @@ def test_odd_columns():
     "options, message",
     [
         ({"columns": ["age"]}, "columns has 'age', which is not a column"),
-        ({"columns": 7}, "columns has 7"),
+        ({"columns": [-1]}, "columns has -1, which is not a column"),
+        ({"columns": 4}, "columns has 4"),
         ({"columns": [("size", "city")], "kind": "ale"}, 'effects of pairs need kind="average"'),
         ({"columns": [("size", "size")]}, "need two different columns"),
         ({"columns": [("size", "age")]}, "columns has 'age'"),
