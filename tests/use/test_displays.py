@@ -516,6 +516,11 @@ def test_values_of_other_features():
         NonGreedyTreeClassifier(max_depth=2).fit(frame[["a", "n"]], y > 2), frame[["a", "n"]]
     )
     assert two.text_ is None
+    for n, rest in ((8, ""), (10, ", 2 more")):
+        values = {f"v{j}": str(j) for j in range(n)}
+        two.values, two.tree, two.leaves = values, None, None
+        text = two.plot().text_.get_text().replace("\n", " ")
+        assert text.endswith(f"v7 = 7{rest}") and text.startswith("where v0 = 0, v1 = 1")
 
 
 def test_the_picture_is_the_one_that_was_looked_at(tmp_path):
