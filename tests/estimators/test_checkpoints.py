@@ -167,4 +167,8 @@ def test_damaged_files_are_named(content, tmp_path):
             model.fit(X, y, checkpoint=tmp_path)
         assert not hasattr(model, "forest_")
         path.unlink()
+    (tmp_path / "fit.json").write_text("{}")  # of an unknown fit
+    with pytest.raises(ValueError, match="belongs to a fit with other estimator, version of"):
+        model.fit(X, y, checkpoint=tmp_path)
+    (tmp_path / "fit.json").unlink()
     assert_same_fit(model.fit(X, y, checkpoint=tmp_path), at_once)

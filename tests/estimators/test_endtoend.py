@@ -2,6 +2,7 @@
 
 import _thread
 import threading
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -574,3 +575,7 @@ def test_a_tree_without_a_split_warns():
     with pytest.warns(ConvergenceWarning, match="a tree has no split"):
         model.fit(X, y)
     assert model.forest_.n_nodes == 1
+    with warnings.catch_warnings():  # nothing to warn of: more than half of the rows in a leaf
+        warnings.simplefilter("error", ConvergenceWarning)
+        quiet = made(E2EDecisionForest, 1, min_samples_leaf=101, random_state=0).fit(X, y)
+    assert quiet.forest_.n_nodes == 1
