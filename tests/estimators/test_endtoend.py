@@ -116,6 +116,11 @@ def test_joint_training_that_diverges_keeps_the_grown_tree(cls, monkeypatch):
         changed(model, early_stopping=True).fit(X, y)
     assert model.n_iter_ == [0] and len(model.validation_scores_[0]) == 0
     assert model.forest_.node_weight[0] == len(X)
+    losses = iter([0.5, 0.4, np.nan])
+    monkeypatch.setattr(Diverging, "run", lambda *_: next(losses))
+    with pytest.warns(ConvergenceWarning, match="infinite in epoch 3"):
+        model.fit(X, y)
+    assert model.n_iter_ == [0] and len(model.validation_scores_[0]) == 0
 
 
 @pytest.mark.parametrize("cls", CLASSES)
