@@ -5,6 +5,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -538,3 +539,10 @@ def test_without_matplotlib(name, monkeypatch):
     own = {} if name == "FeatureImportancesDisplay" else {"X": X}
     with pytest.raises(ImportError, match=f"{name} needs matplotlib: pip install"):
         getattr(skforest, name).from_estimator(forest, **own)
+
+
+def test_colours_of_many_outputs_go_to_both_ends_of_a_colormap():
+    viridis = matplotlib.colormaps["viridis"]
+    colours = [output_colour(k, 11) for k in range(11)]
+    assert colours[::5] == [viridis(0.0), viridis(0.5), viridis(1.0)]
+    assert len({*colours}) == 11 and [output_colour(k, 10) for k in range(10)] == [*COLOURS]
