@@ -546,3 +546,17 @@ def test_colours_of_many_outputs_go_to_both_ends_of_a_colormap():
     colours = [output_colour(k, 11) for k in range(11)]
     assert colours[::5] == [viridis(0.0), viridis(0.5), viridis(1.0)]
     assert len({*colours}) == 11 and [output_colour(k, 10) for k in range(10)] == [*COLOURS]
+
+
+def test_the_largest_score_is_marked_where_some_are_missing():
+    curve = np.array([np.nan, 0.5, 0.9, np.nan, 0.7])
+    (axes,) = TrainingCurveDisplay({"roc_auc": {"test": curve}}).plot().axes_
+    assert axes.lines[1].get_xydata().tolist() == [[3, 0.9]]
+
+
+@pytest.mark.parametrize("n_classes", [20, 21])
+def test_up_to_twenty_classes_have_a_legend(n_classes):
+    y = np.repeat(np.arange(n_classes), 2)
+    model = ManifoldForestClassifier(1, max_depth=1, random_state=0).fit(y[:, None], y)
+    kinds = [artist.get_gid() for artist in skforest.plot_tree(model)]
+    assert ("classes" in kinds) == (n_classes == 20)

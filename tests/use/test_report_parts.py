@@ -101,6 +101,9 @@ def test_pairs_that_interact(is_product):
     text = "\n".join(_pairs(subject).text)
     share = float(re.search(r"x0 x x1 +(\S+)", text)[1])
     assert share > 90 if is_product else share < 1e-9
+    deviation = float(re.search(r"x0 x x1 +\S+ +(\S+)", text)[1])
+    # Of a product of uniform numbers 1/3, of a sum the root of 2/3; of 40 rows.
+    assert deviation == pytest.approx(1 / 3 if is_product else np.sqrt(2 / 3), rel=0.2)
 
 
 def test_table_of_a_section_aligns_its_columns():
@@ -198,6 +201,10 @@ def test_importances_of_a_report_are_those_of_drawn_rows(monkeypatch):
     decrease, deviation = np.array([line[1:3] for line in lines], dtype=float).T
     assert decrease[2] == deviation[2] == 0 and (deviation[:2] > 1e-3).all()
     np.testing.assert_allclose(decrease[:2] * y.var(), [8, 2], rtol=0.5)  # 2 weight**2
+    # Of many columns, those are permuted that are most important in training.
+    monkeypatch.setattr("skforest.inspect.report.MAX_PERMUTED", 2)
+    subject = _Subject(Model(2, random_state=0).fit(X, 2 * X[:, 2] + X[:, 1]), X, y, 0)
+    assert sorted(_importances(subject) and subject.order) == [1, 2]
 
 
 def test_columns_show_their_most_frequent_levels():
