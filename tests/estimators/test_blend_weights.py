@@ -43,6 +43,17 @@ def test_greedy_weights_by_hand():
     assert weights.tolist() == [0, 1]
 
 
+def test_fewer_members_of_equal_scores_are_kept():
+    """Another round that only equals the best score, as of labels, adds no member."""
+
+    class Accuracy:
+        def score(self, mean):
+            return np.mean((mean > 0.5) == [True, True, False, False])
+
+    parts = np.array([[0.6, 0.4, 0.2, 0.2], [0.9, 0.9, 0.2, 0.2], [0.7, 0.2, 0.2, 0.1]])
+    assert greedy_weights(Accuracy(), parts, 10).tolist() == [0, 1, 0]
+
+
 def test_weights_are_means_over_bootstrap_samples():
     rng = np.random.default_rng(0)
     codes, proba = rng.integers(0, 2, (60, 1)), rng.dirichlet([1, 1], (3, 60))
@@ -202,13 +213,14 @@ def test_a_scorer_sees_whole_weights_as_copies():
 
     X, y, response = np.array([3, 4]), np.array([5.0, 6.0]), np.array([7.0, 8.0])
     own = lambda X, response: response, lambda rows: X[rows], y
-    for weight, n_samples in (([2.0, 1.0], 3), ([9.0, 1.0], 10)):
+    for weight, n_samples in (([2.0, 1.0], 3), ([9.0, 1.0], 10), ([7.0, 1.0], 2)):
         Scorer(scorer, *own, np.array(weight), n_samples).score(response)
     for weight in ([0.5, 1.0], [9.0, 1.0]):
         Scorer(scorer, *own, np.array(weight), 2).score(response)
     assert seen[0] == ([7, 7, 8], [3, 3, 4], [5, 5, 6], {})
     assert seen[1] == ([7] * 9 + [8], [3] * 9 + [4], [5] * 9 + [6], {})
-    for *rest, options in seen[2:]:
+    assert seen[2] == ([7] * 7 + [8], [3] * 7 + [4], [5] * 7 + [6], {})  # four times as many rows
+    for *rest, options in seen[3:]:
         assert rest == [[7, 8], [3, 4], [5, 6]] and list(options) == ["sample_weight"]
 
 

@@ -235,6 +235,25 @@ def test_trials_are_compared_by_the_weighted_scores_of_their_best_rounds(
     assert np.sum(list(set(masks))) == (100 if n_parts == 2 else 20)
 
 
+@pytest.mark.parametrize("most", [5, 6])
+def test_trials_that_diverge_are_not_chosen_nor_starts_of_many_columns_tried(most, monkeypatch):
+    X, y = rows_of(ObliqueBoostingRegressor, 200)
+    tried = set()
+
+    def train(rows, settings, *further):
+        tried.add((settings.linear_leaves, settings.linear_start))
+        if settings.linear_leaves or settings.linear_start:
+            raise ValueError("boosting diverged")
+        return SimpleNamespace(scores=[-5.0])
+
+    monkeypatch.setattr(boosting_trials, "train_rounds", train)
+    monkeypatch.setattr(boosting_trials, "MAX_START_FEATURES", most)
+    model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=3).fit(X, y)
+    assert (model.linear_leaves_, model.linear_start_) == (False, None)
+    starts = [] if most < X.shape[1] else [(False, 1.0), (False, 100.0)]
+    assert tried == {(False, None), (True, None), *starts}
+
+
 @pytest.mark.parametrize(
     "loss, scale", [("poisson", 1), ("gamma", 1), ("tweedie", 1e3), ("squared_error", 1e-9)]
 )

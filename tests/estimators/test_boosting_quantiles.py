@@ -235,3 +235,13 @@ def test_bags_with_quantiles_are_added_on_other_rows():
     model = quick(ObliqueBoostingRegressor, loss="quantile", quantile=0.9, warm_start=True)
     model.fit(X, y).set_params(n_bags=4).fit(X, y + 1)
     assert 0.5 < (y < model.predict(X)).mean()
+
+
+def test_a_loss_that_grows_by_chance_seldom_prevents_a_shift():
+    """A shift fitted to one of two bags of noise mostly harms the other, but not by much."""
+    is_shifted, raw, weight = [], np.zeros((30, 1)), np.ones(30)
+    for seed in range(40):
+        y = np.random.default_rng(seed).normal(size=(2, 30, 1))
+        found = QuantileShift(0.5).fit([(of_bag, raw, weight) for of_bag in y])
+        is_shifted.append(found.shift[0] != 0)
+    assert np.mean(is_shifted) > 0.5

@@ -188,6 +188,7 @@ def test_what_a_warm_start_must_not_change():
         ({"feature_shape": (2, 3)}, r"feature_shape=\(2, 3\), but"),
         ({"n_bags": 3}, "n_estimators=30 cannot be increased .* n_bags=3"),
         ({"n_estimators": 20, "n_bags": 1}, "n_bags=1 must be larger or equal to the 2 already"),
+        ({"n_bags": 1}, "n_bags=1 must be larger or equal to the 2 already"),
     ):
         model.set_params(**{"n_estimators": 30} | changes)
         with pytest.raises(ValueError, match=message):

@@ -14,6 +14,7 @@ from skforest import (
     RandomHingeForestClassifier,
 )
 from skforest.training import boosting_rounds, checkpoint
+from skforest.training.growing import GrowingMethod
 
 MEMBERS = {
     "trees": ManifoldForestClassifier(4, bootstrap=True, oob_score=True, random_state=0),
@@ -167,4 +168,21 @@ def test_damaged_files_are_named(content, tmp_path):
             model.fit(X, y, checkpoint=tmp_path)
         assert not hasattr(model, "forest_")
         path.unlink()
+    (tmp_path / "fit.json").write_text("{}")  # of an unknown fit
+    with pytest.raises(ValueError, match="belongs to a fit with other estimator, version of"):
+        model.fit(X, y, checkpoint=tmp_path)
+    (tmp_path / "fit.json").unlink()
     assert_same_fit(model.fit(X, y, checkpoint=tmp_path), at_once)
+
+
+def test_what_was_stopped_is_not_saved(tmp_path, monkeypatch):
+    train = GrowingMethod.train
+
+    def stopped(self, sample, seed, control):
+        control.stop[0] = 1
+        return train(self, sample, seed, control)
+
+    monkeypatch.setattr(GrowingMethod, "train", stopped)
+    X, y = rows_of(MEMBERS["trees"])
+    ManifoldForestClassifier(4, random_state=0).fit(X, y, checkpoint=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.json"]

@@ -2,6 +2,7 @@
 
 import _thread
 import threading
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -115,6 +116,11 @@ def test_joint_training_that_diverges_keeps_the_grown_tree(cls, monkeypatch):
         changed(model, early_stopping=True).fit(X, y)
     assert model.n_iter_ == [0] and len(model.validation_scores_[0]) == 0
     assert model.forest_.node_weight[0] == len(X)
+    losses = iter([0.5, 0.4, np.nan])
+    monkeypatch.setattr(Diverging, "run", lambda *_: next(losses))
+    with pytest.warns(ConvergenceWarning, match="infinite in epoch 3"):
+        model.fit(X, y)
+    assert model.n_iter_ == [0] and len(model.validation_scores_[0]) == 0
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -574,6 +580,10 @@ def test_a_tree_without_a_split_warns():
     with pytest.warns(ConvergenceWarning, match="a tree has no split"):
         model.fit(X, y)
     assert model.forest_.n_nodes == 1
+    with warnings.catch_warnings():  # nothing to warn of: more than half of the rows in a leaf
+        warnings.simplefilter("error", ConvergenceWarning)
+        quiet = made(E2EDecisionForest, 1, min_samples_leaf=101, random_state=0).fit(X, y)
+    assert quiet.forest_.n_nodes == 1
 
 
 @pytest.mark.parametrize("n_rows, expected", [(50, 50), (20, 32)])

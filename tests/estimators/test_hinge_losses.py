@@ -491,3 +491,31 @@ def test_emphasis_is_a_power_of_importances_whose_mean_is_1(power, monkeypatch):
         for is_stream in (False, True):
             method.input(wide, None, is_stream)
     assert seen == [384, 900, 500, 900]  # columns that inner products read
+
+
+@pytest.mark.parametrize("n, share", [(19, None), (20, 0.5), (40, 0.5), (75, 0.4)])
+def test_the_temperature_is_found_on_thirty_rows_or_half_of_them(n, share, monkeypatch):
+    shares, draw = [], hinge.draw_weighted
+
+    def recorded(weight, fraction, *further):
+        shares.append(fraction)
+        return draw(weight, fraction, *further)
+
+    monkeypatch.setattr(hinge, "draw_weighted", recorded)
+    X, y = np.random.default_rng(0).normal(size=(n, 2)), np.arange(n) % 2
+    RandomHingeForestClassifier(2, n_bags=2, max_iter=2, random_state=0).fit(X, y)
+    assert shares == ([] if share is None else [share])
+
+
+def test_shifts_of_raw_predictions_meet_the_targets():
+    """In the mean, the mean of exponentials or the median, as the loss says."""
+    rng = np.random.default_rng(0)
+    y, raw, weight = rng.poisson(3, (80, 1)).astype(float), rng.normal(size=(80, 1)), np.ones(80)
+    for name in ("squared_error", "poisson", "absolute_error"):
+        scale = losses.make_loss(name, 1).scale
+        moved = raw + scale.shift(y, raw, weight)
+        if name == "absolute_error":
+            assert np.median(y - moved) == pytest.approx(0, abs=1e-12)
+        else:
+            found = np.exp(moved) if name == "poisson" else moved
+            assert found.mean() == pytest.approx(y.mean())

@@ -138,6 +138,10 @@ def test_columns_and_targets_far_from_those_before_are_named_once():
     with pytest.warns(UserWarning, match="column 'b' of X, y in this part") as found:
         model.partial_fit(X[100:] * [1, 1000], 1000 * X["a"][100:])
     assert len(found) == 1
+    for unit in (np.array([1, 1000]), np.array([1000, 1])):  # of one of two outputs
+        model = quick(RandomHingeForestRegressor).partial_fit(X[:100], X[:100].to_numpy())
+        with pytest.warns(UserWarning, match="values of y in this part"):
+            model.partial_fit(X[100:], X[100:].to_numpy() * unit)
 
 
 @pytest.mark.filterwarnings("ignore:most values of y")

@@ -439,3 +439,13 @@ def test_epochs_that_a_member_does_not_train_are_not_awaited(capsys):
         shown.end_member(number)
     assert shown.total == 3 + 4
     assert "7 of 7 rounds" in capsys.readouterr().out
+
+
+def test_the_member_with_the_fewest_parts_is_reported():
+    limit = threads.TimeLimit(0.0, seconds=2.0)
+    records = [{"ended": (5, 9, "round")}, {"ended": (2, 9, "round")}, {}]
+    assert (
+        limit.report(3, 3, "bag", records) == "time_limit=2: 3 of 3 bags, 2 of 9 rounds of a bag"
+    )
+    assert limit.report(1, 1, "bag", records[:1]) == "time_limit=2: 5 of 9 rounds"
+    assert limit.report(3, 3, "bag", [{}] * 3) == ""

@@ -447,11 +447,19 @@ def test_slim_predicts_the_same_with_less_memory(estimator, file_way, tmp_path):
     assert model.feature_importances_.sum() == pytest.approx(1)
 
 
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
+@pytest.mark.needs("min_weight_fraction_leaf")
+def test_slim_keeps_no_predictions_of_training_rows(estimator):
+    model = fitted(estimator, oob_score=True, n_estimators=2)
+    smaller = skforest.slim(model)
+    name = "oob_decision_function_" if is_classifier(model) else "oob_prediction_"
+    assert hasattr(model, name) and not hasattr(smaller, name)
+
+
 @pytest.mark.needs("min_weight_fraction_leaf")
 def test_what_slim_removed_cannot_be_used(classifier):
     model = fitted(classifier, oob_score=True, n_estimators=40, warm_start=True)
     smaller = skforest.slim(model)
-    assert not hasattr(smaller, "oob_decision_function_")
     assert smaller.oob_score_ == model.oob_score_
     with pytest.raises(AttributeError, match="no node_weight: slim"):
         smaller.set_params(n_estimators=41).fit(*task(classifier))

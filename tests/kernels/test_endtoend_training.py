@@ -5,7 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import oracles
 import pytest
-from forests import KernelTrainingSet, as_kernel_input, make_splitter, random_children
+from forests import (
+    KernelTrainingSet,
+    as_kernel_input,
+    make_splitter,
+    make_training_set,
+    random_children,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed, made
@@ -14,11 +20,11 @@ from skforest._kernels.endtoend.trainer import SoftTrainer
 from skforest._kernels.search.grow import Grower
 from sklearn.datasets import make_classification
 
-from skforest import E2EDecisionForest
+from skforest import E2EDecisionForest, Forest
 from skforest.forest.edit import DenseTree
 from skforest.table.feature_grid import FeatureGrid
 from skforest.table.training_set import TrainingSet
-from skforest.training.endtoend import Annealing, Units, shared_units
+from skforest.training.endtoend import Annealing, Units, _merge_small_leaves, shared_units
 
 NEVER = np.zeros(1, dtype=np.uint8)
 
@@ -515,3 +521,22 @@ def test_units_of_columns_are_limited_and_constant_columns_are_left_out(n_used, 
     units = shared_units(few, settings)
     np.testing.assert_array_equal(units.receptive_fields, [[0, 1], [1, 2]])
     np.testing.assert_allclose(units.unit, np.array([1, 1, 0, 0]) / few.deviation().max())
+
+
+@pytest.mark.parametrize(
+    "limits, sizes",
+    [((2, 0.0), [2, 3, 5]), ((1, 1.0), [2, 3, 5]), ((3, 0.0), [5, 5]), ((1, 1.1), [5, 5])],
+)
+def test_leaves_below_a_limit_are_merged_with_their_siblings(limits, sizes):
+    """Leaves of 2, 3, 4 and 1 rows of weight 1/2: one that is as large as a limit stays."""
+    arrays = {
+        "tree_start": [0, 7], "child": [1, 3, 5, -1, -2, -3, -4], "threshold": [4.5, 1.5, 8.5],
+        "direction": [0, 0, 0], "value": np.zeros(4),
+    }  # fmt: skip
+    forest = Forest(arrays, n_features=1, n_outputs=1, task="regression")
+    X = np.arange(10, dtype=np.float32)[:, None]
+    data = make_training_set(X, X.astype(float), np.full(10, 0.5))
+    names = "min_samples_leaf", "min_weight_leaf"
+    options = SimpleNamespace(criterion="squared_error", **dict(zip(names, limits)))
+    found = _merge_small_leaves(forest, data, options)
+    assert sorted(2 * found.node_weight[found.child < 0]) == sizes

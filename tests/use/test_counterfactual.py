@@ -510,3 +510,10 @@ def test_dates_keep_the_unit_of_their_column(unit):
     assert after == after.round(unit) and after > x["day"].iloc[0] + passed
     kept = counterfactual(Model(None), x, X, fixed="size")
     assert kept.changes["day"][1] == after
+
+
+def test_answers_may_differ_in_a_level_alone():
+    X = pd.DataFrame({"kind": list("abcd")})
+    model = Rule(lambda X: X["kind"] != "a")
+    found = counterfactual(model, X.iloc[[0]], X, n_answers=5)
+    assert [one.changes["kind"] for one in found] == [("a", level) for level in "bcd"]

@@ -210,6 +210,15 @@ def test_a_factor_of_all_weights_leaves_the_shares_of_sampled_classes():
         assert weight[labels == 0].sum() == pytest.approx(2002 * factor)
 
 
+def test_rare_classes_of_any_output_are_sampled():
+    X = np.zeros((500, 1))
+    for column in (0, 1):
+        y = np.zeros((500, 2), dtype=int)
+        y[[11, 300], column] = 1
+        *_, labels, weight = on_dask._sample(skforest.ManifoldForestClassifier(), 5, 0, X, y)
+        assert labels[:, column].tolist() == [0, 0, 0, 0, 0, 1] and weight[-1] == 2
+
+
 def test_outliers_are_clipped_in_rows_outside_of_the_sample(data, monkeypatch):
     """A feature that is constant in the sample is not clipped."""
     monkeypatch.setattr(on_dask, "SAMPLE_ROWS", 100)

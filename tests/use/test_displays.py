@@ -5,6 +5,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -516,6 +517,11 @@ def test_values_of_other_features():
         NonGreedyTreeClassifier(max_depth=2).fit(frame[["a", "n"]], y > 2), frame[["a", "n"]]
     )
     assert two.text_ is None
+    for n, rest in ((8, ""), (10, ", 2 more")):
+        values = {f"v{j}": str(j) for j in range(n)}
+        two.values, two.tree, two.leaves = values, None, None
+        text = two.plot().text_.get_text().replace("\n", " ")
+        assert text.endswith(f"v7 = 7{rest}") and text.startswith("where v0 = 0, v1 = 1")
 
 
 def test_the_picture_is_the_one_that_was_looked_at(tmp_path):
@@ -533,3 +539,24 @@ def test_without_matplotlib(name, monkeypatch):
     own = {} if name == "FeatureImportancesDisplay" else {"X": X}
     with pytest.raises(ImportError, match=f"{name} needs matplotlib: pip install"):
         getattr(skforest, name).from_estimator(forest, **own)
+
+
+def test_colours_of_many_outputs_go_to_both_ends_of_a_colormap():
+    viridis = matplotlib.colormaps["viridis"]
+    colours = [output_colour(k, 11) for k in range(11)]
+    assert colours[::5] == [viridis(0.0), viridis(0.5), viridis(1.0)]
+    assert len({*colours}) == 11 and [output_colour(k, 10) for k in range(10)] == [*COLOURS]
+
+
+def test_the_largest_score_is_marked_where_some_are_missing():
+    curve = np.array([np.nan, 0.5, 0.9, np.nan, 0.7])
+    (axes,) = TrainingCurveDisplay({"roc_auc": {"test": curve}}).plot().axes_
+    assert axes.lines[1].get_xydata().tolist() == [[3, 0.9]]
+
+
+@pytest.mark.parametrize("n_classes", [20, 21])
+def test_up_to_twenty_classes_have_a_legend(n_classes):
+    y = np.repeat(np.arange(n_classes), 2)
+    model = ManifoldForestClassifier(1, max_depth=1, random_state=0).fit(y[:, None], y)
+    kinds = [artist.get_gid() for artist in skforest.plot_tree(model)]
+    assert ("classes" in kinds) == (n_classes == 20)

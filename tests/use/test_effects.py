@@ -368,6 +368,24 @@ def test_few_numbers_are_levels(n, n_lines):
         assert {label.get_rotation() for label in ax.get_xticklabels()} == {rotation}
 
 
+def test_axes_of_pairs_with_as_many_values_on_both():
+    values, texts = np.arange(8.0), np.array(list("abcdefgh"), dtype=object)
+    average = np.arange(8.0)[:, None] + np.arange(8) / 100  # it depends on the first column
+    options = {"data": np.zeros((3, 2)), "is_date": (False, False)}
+    PairEffect(("a", "b"), (values, values), average, **options).plot(
+        ax := plt.figure().subplots(), ""
+    )
+    low = ax.collections[0].get_paths()[0].get_extents()  # where the effect is smallest
+    assert low.width < 2 and low.height == 7
+    for k in (0, 1):
+        own = (values, texts) if k == 0 else (texts, values)
+        PairEffect(("a", "b"), own, average, **options).plot(ax := plt.figure().subplots(), "")
+        curves = average.T if k == 0 else average
+        for line, curve, text in zip(ax.lines, curves, texts, strict=True):
+            np.testing.assert_array_equal(line.get_xydata(), np.stack([values, curve], axis=1))
+            assert line.get_label() == text
+
+
 class Half(RegressorMixin, BaseEstimator):
     """Predicts half of the first column."""
 
@@ -451,7 +469,8 @@ def test_odd_columns():
     "options, message",
     [
         ({"columns": ["age"]}, "columns has 'age', which is not a column"),
-        ({"columns": 7}, "columns has 7"),
+        ({"columns": [-1]}, "columns has -1, which is not a column"),
+        ({"columns": 4}, "columns has 4"),
         ({"columns": [("size", "city")], "kind": "ale"}, 'effects of pairs need kind="average"'),
         ({"columns": [("size", "size")]}, "need two different columns"),
         ({"columns": [("size", "age")]}, "columns has 'age'"),

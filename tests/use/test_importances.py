@@ -147,3 +147,12 @@ def test_importances_take_estimators_of_the_package():
     for kind in ("gain", "auto"):
         with pytest.raises(ValueError, match=f"importance_type='{kind}'.*'impurity', 'count'"):
             skforest.importances_table(model, kind)
+
+
+def test_constant_pixels_within_boxes_have_no_importance():
+    X = np.random.default_rng(0).normal(size=(200, 9))
+    y = X[:, 0] + X[:, 1] - X[:, 8]
+    X[:, 4] = 3
+    forest = skforest.ManifoldForestRegressor(10, feature_shape=(3, 3), random_state=0).fit(X, y)
+    assert len(forest.forest_.box_corner)
+    assert np.flatnonzero(forest.feature_importances_ == 0).tolist() == [4]

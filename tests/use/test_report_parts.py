@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import Ridge
 
 from skforest import (
     Forest,
@@ -14,6 +16,8 @@ from skforest import (
     describe,
     shapley_values,
 )
+from skforest.inspect import comparison
+from skforest.inspect.comparison import Predicted, named_models
 from skforest.inspect.page import Section, bars, cell_text, contributions, short
 from skforest.inspect.report import (
     _class_curves,
@@ -97,6 +101,9 @@ def test_pairs_that_interact(is_product):
     text = "\n".join(_pairs(subject).text)
     share = float(re.search(r"x0 x x1 +(\S+)", text)[1])
     assert share > 90 if is_product else share < 1e-9
+    deviation = float(re.search(r"x0 x x1 +\S+ +(\S+)", text)[1])
+    # Of a product of uniform numbers 1/3, of a sum the root of 2/3; of 40 rows.
+    assert deviation == pytest.approx(1 / 3 if is_product else np.sqrt(2 / 3), rel=0.2)
 
 
 def test_table_of_a_section_aligns_its_columns():
@@ -194,6 +201,10 @@ def test_importances_of_a_report_are_those_of_drawn_rows(monkeypatch):
     decrease, deviation = np.array([line[1:3] for line in lines], dtype=float).T
     assert decrease[2] == deviation[2] == 0 and (deviation[:2] > 1e-3).all()
     np.testing.assert_allclose(decrease[:2] * y.var(), [8, 2], rtol=0.5)  # 2 weight**2
+    # Of many columns, those are permuted that are most important in training.
+    monkeypatch.setattr("skforest.inspect.report.MAX_PERMUTED", 2)
+    subject = _Subject(Model(2, random_state=0).fit(X, 2 * X[:, 2] + X[:, 1]), X, y, 0)
+    assert sorted(_importances(subject) and subject.order) == [1, 2]
 
 
 def test_columns_show_their_most_frequent_levels():
@@ -245,3 +256,22 @@ def test_contributions_belong_to_their_rows_and_columns():
         assert list(found) == np.argsort(-np.abs(values)).tolist()
         for j, numbers in found.items():
             assert numbers == pytest.approx((X[row, j], values[j]), rel=1e-3)
+
+
+def test_models_of_a_list_have_a_name_each():
+    models = [Ridge(), DummyRegressor(), Ridge(1), Ridge(2), Ridge(3)]
+    names = ["Ridge", "Dummy", "Ridge 2", "Ridge 3", "Ridge 4"]
+    assert named_models(models) == dict(zip(names, models))
+
+
+def test_microseconds_are_those_of_a_row_in_the_fastest_call(monkeypatch):
+    seconds = iter([10.0, 10.5, 20.0, 20.25, 30.0, 31.0])  # begin and end of three calls
+    monkeypatch.setattr(comparison.time, "perf_counter", lambda: next(seconds))
+    model = DummyRegressor().fit(np.zeros((5, 1)), np.zeros(5))
+    assert Predicted.of(model, np.zeros((5, 1))).predict_us == 0.25e6 / 5
+
+
+def test_sizes_are_in_mib():
+    model = DummyRegressor()
+    model.held = np.zeros(2**18)  # of 8 bytes each
+    assert comparison._mib(model) == pytest.approx(2, rel=0.01)

@@ -410,6 +410,8 @@ def test_half_precision_is_converted_to_the_dtype_of_the_parameters():
     assert z.grad.dtype == torch.bfloat16
     half = layer.bfloat16()
     assert half(z).dtype == torch.bfloat16
+    with pytest.raises(TypeError, match="z is torch.float16, but the parameters are torch.bfloat"):
+        half(z.half())
 
 
 def test_repr_of_a_layer():

@@ -191,6 +191,20 @@ def test_leaves_are_running_means_over_the_batches_of_an_epoch(ratio):
         share = share + (leaves / 2 / p * of_class / 16 - share) / 5
 
 
+@pytest.mark.parametrize("rates, change", [((0.0, 0.0), 0.0), ((0.0, 0.1), 0.1)])
+def test_every_epoch_has_a_rate_of_its_own(rates, change):
+    """A step of Adam is as long as the rate, as long as gradients are the same."""
+    network = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False), torch.nn.Flatten(0))
+    y = torch.tensor([0, 1]).repeat(8)
+    images = SimpleNamespace(y=y, weight=np.ones(16), images=lambda index: y[index, None].float())
+    before = network[0].weight.item()
+    train_networks(
+        [1, -1, -2], [network], torch.tensor([[3.0, 1], [1, 3]]), images, torch.arange(16), 16,
+        [(1.0, rate) for rate in rates], exact_counts=True,
+    )  # fmt: skip
+    assert abs(network[0].weight.item() - before) == pytest.approx(change, rel=0.05)
+
+
 @pytest.mark.parametrize(
     "shape, n_flat", [((1, 28, 28), 96), ((3, 32, 32), 150), ((1, 8, 8), 54), ((2, 1, 1), 6)]
 )
