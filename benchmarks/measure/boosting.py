@@ -89,7 +89,9 @@ MEASURES = {
     },
     **{
         f"few-directions/{n}": Measure(
-            f"error of regression with n_directions=32 over that with 64, {n} rows", "x", more=False
+            f"error of regression with n_directions=32 over that with 64, {n} rows",
+            "x",
+            more=False,
         )
         for n in SIZES
     },
@@ -374,7 +376,16 @@ def boxes_table(stored):
 
 
 GROUPS = (
-    scale, one_bag, one_row, linear_start, depth, directions, few_directions, classes, rate, boxes
+    scale,
+    one_bag,
+    one_row,
+    linear_start,
+    depth,
+    directions,
+    few_directions,
+    classes,
+    rate,
+    boxes,
 )
 NOTED = partial(cells.noted, script="measure.boosting")
 TABLES = {
