@@ -186,3 +186,17 @@ def test_what_was_stopped_is_not_saved(tmp_path, monkeypatch):
     X, y = rows_of(MEMBERS["trees"])
     ManifoldForestClassifier(4, random_state=0).fit(X, y, checkpoint=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["fit.json"]
+
+
+def test_a_bag_is_saved_once_a_minute(tmp_path, monkeypatch):
+    """Counted from the first question, and then from the last time that it was saved."""
+    now = 1000.0
+    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
+    folder = checkpoint.Checkpoint(tmp_path, {})
+    due = []
+    for now in (1000.0, 1059.0, 1060.0, 1061.0, 1120.0, 1121.0):
+        due.append(folder.is_due("bag-0"))
+        if now == 1061:
+            folder.save("bag-0", "rounds")
+    assert due == [False, False, True, True, False, True]
+    assert not folder.is_due("bag-1")

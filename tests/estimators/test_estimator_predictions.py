@@ -291,6 +291,15 @@ def test_a_predictor_returns_what_the_estimator_returns(estimator):
     np.testing.assert_array_equal(predictor(X), expected)  # the model that it was made of
 
 
+def test_a_predictor_stays_when_the_estimator_is_fitted_again():
+    X = np.arange(20.0)[:, None]
+    y = np.repeat(["a", "b"], 10)
+    model = skforest.ManifoldForestClassifier(3, random_state=0).fit(X, y)
+    predictor = model.predictor()
+    model.fit(X, np.repeat(["c", "d"], 10))
+    assert predictor.predict(X.astype(predictor.dtype)).tolist() == y.tolist()
+
+
 def test_a_predictor_serves_several_threads(estimator):
     X, y = task(estimator)
     X = X.astype(np.float32)

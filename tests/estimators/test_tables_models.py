@@ -89,6 +89,19 @@ def test_streams():
     assert model.score(frame, y) > 0.7
 
 
+def test_ordered_levels_of_a_stream_stay_ordered():
+    """Numbers as text are no category, unless their dtype has an order."""
+    level = np.arange(48)
+    sizes = pd.Categorical.from_codes(level, [str(size) for size in 30 + level], ordered=True)
+    frame, y = pd.DataFrame({"size": sizes}), level // 24
+    model = RandomHingeForestClassifier(n_bags=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows in (slice(0, 48, 2), slice(1, 48, 2)):
+            model.partial_fit(frame[rows], y[rows], classes=[0, 1])
+    assert len(model.forest_.feature_map.levels[0]) == 48
+
+
 def test_out_of_bag_predictions():
     frame = table(300)
     y = target(CO2ForestClassifier(), frame)
