@@ -14,7 +14,8 @@ default two) that `joblib.parallel_config` names, for 48 trees. ``partitions`` d
 `skforest.dask`, with 16 partitions, and compares the accuracy with that of trees that see all
 rows. ``steps`` measures what does not get faster with more workers, and computes from it the
 number of workers at which each is busy half of the time with training. ``memory`` trains, in a
-process whose memory is limited, on rows of three times the limit. ``costs`` fits classifiers with
+process whose memory is limited, on rows of three times the limit, and measures the memory that a
+fit of 16 trees on 10^6 rows of 30 features adds, with two threads. ``costs`` fits classifiers with
 default parameters and one thread in a process of their own, each on 10^3, 10^4 and 10^5 rows; a
 fit is left out if ten times the seconds on a tenth of the rows are more than `MOST_SECONDS`. Its
 times are processor seconds, and its memory is what the fit adds to the process. On a machine with
@@ -110,6 +111,9 @@ MEASURES = {
     "steps/task": Measure("an empty task of dask", "us", False),
     "steps/tree-size": Measure("a pickled tree", "MiB", False),
     "steps/receive": Measure("receiving and joining a tree", "us", False),
+    "memory/fit": Measure(
+        f"memory added by {N_TREES} trees on 10^6 x 30 beside the model, over X", "x", False
+    ),
     "memory/rows": Measure("bytes of memory-mapped rows over the limit of memory", "x"),
     "memory/partitions": Measure("bytes of rows in partitions over the limit of memory", "x"),
 }
@@ -227,7 +231,11 @@ def steps(options):
 
 
 def memory(options):
-    """Training on three times the rows that the memory of a process holds."""
+    """Training on three times the rows that the memory of a process holds; memory of a fit."""
+    n = pick(options, 10**6, 100_000)
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        added, note = process.submit(_memory_of_fit, n, 30).result()
+    yield Row("memory/fit", [added], note)
     n = 400_000
     for kind in ("rows", "partitions"):
         with tempfile.TemporaryDirectory() as folder:
@@ -259,6 +267,21 @@ def costs(options):
                     seconds, memory = process.submit(_cost, name, n, p).result()
                 yield Row(f"costs/{name}-{n}-{p}-seconds", [seconds])
                 yield Row(f"costs/{name}-{n}-{p}-memory", [memory])
+
+
+def _memory_of_fit(n, p):
+    """Memory that a fit adds to this process beside the model, over that of X, and a note."""
+    import resource
+
+    model = ManifoldForestClassifier(N_TREES, n_jobs=2, random_state=0)
+    model.fit(*_rows(0, 200, p))  # imports what it needs
+    X, y = _rows(0, n, p)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    model.fit(X, y)
+    added = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    size = sum(array.nbytes for array in model.forest_.arrays.values())
+    note = f"{added / 2**20:.0f} MiB, the model {size / 2**20:.0f}, X {X.nbytes / 2**20:.0f}"
+    return (added - size) / X.nbytes, note
 
 
 def _cost(name, n, p):

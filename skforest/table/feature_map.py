@@ -142,7 +142,7 @@ class FeatureMap:
         if scaling is not None:
             if scaling == "common":
                 # Skip empty columns, whose range is 0 .. 0.
-                has_values = ~np.isnan(X).all(axis=0)
+                has_values = ~np.isnan(np.fmin.reduce(X, axis=0))
                 low, high = (end[has_values] if has_values.any() else end for end in ends)
                 ends = np.full_like(ends[0], low.min()), np.full_like(ends[1], high.max())
             elif limit == "usual":

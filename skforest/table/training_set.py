@@ -565,7 +565,9 @@ def _features_with_outliers(X, weight):
     whole = value_range(X)
     low, high, _ = usual_range(X, weight, whole)
     if not sparse.issparse(X):  # zeros are within the range of sparse columns
-        has_zeros = (X == 0).any(axis=0)
+        has_zeros = np.zeros(X.shape[1], dtype=bool)
+        for start in range(0, len(X), BLOCK):  # X may be larger than the memory
+            has_zeros |= (X[start : start + BLOCK] == 0).any(axis=0)
         low, high = np.where(has_zeros, [np.minimum(low, 0), np.maximum(high, 0)], [low, high])
     columns = np.flatnonzero((low > whole[0]) | (high < whole[1]))
     return columns, low[columns], high[columns]

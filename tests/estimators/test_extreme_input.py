@@ -1,5 +1,7 @@
 """Data at the edges: few rows, few values, any layout, light and heavy weights."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from makers import changed, response
@@ -7,6 +9,7 @@ from refusals import N, refuses, runs, task
 from sklearn.base import clone, is_classifier
 
 import skforest
+from skforest.table.training_set import _features_with_outliers
 
 # Bad input gives a result or an error, no warning of NumPy.
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -305,3 +308,19 @@ def test_a_class_of_weight_zero_by_class_weight(classifier):
 )
 def test_bad_class_weights(classifier, value):
     refuses(classifier.set_params(class_weight=value), *task(classifier), "class_weight")
+
+
+def test_outliers_are_sought_without_a_copy_of_all_rows(monkeypatch):
+    """Neither a copy nor a mask: X may be a file that is larger than the memory."""
+    monkeypatch.setattr("skforest.table.matrix.RANKED", 2**15)
+    X = np.random.default_rng(0).standard_normal((20_000, 100), dtype=np.float32)
+    X[:, 0] += 100
+    X[:40], X[-1, 0] = 1e6, 0  # zeros are never outliers
+    tracemalloc.start()
+    try:
+        columns, low, high = _features_with_outliers(X, np.ones(len(X)))
+        assert tracemalloc.get_traced_memory()[1] < X.nbytes / 8
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(columns, np.arange(100))
+    assert low[0] == 0 and (low[1:] > -10).all() and (high < 200).all()
