@@ -175,7 +175,7 @@ def _mixtures(response, n_columns, is_class, random):
     share = min(0.5, N_REPLACED / n_columns)
     parts = [_mixed(first, second, np.full((n, 1), share), n_columns, random)]
     # The last bits of exponentials depend on the processor, and must not decide the order.
-    response = response.astype(np.float32)
+    response = (response / (np.abs(response).max() or 1.0)).astype(np.float32)
     keys = (response.max(axis=1), response.argmax(axis=1)) if is_class else response.T[::-1]
     order = np.lexsort(keys)
     first = np.resize(random.permutation(n_rows), n)
