@@ -21,7 +21,7 @@ from .checkpoint import Checkpoint
 from .threads import FitTasks, TimeLimit, in_parallel, return_freed_memory
 
 # With at least so many rows, memory freed by threads is returned to the system before trees are
-# joined. This takes some hundredths of a second.
+# joined. Chosen without a measurement; `benchmarks.measure.scale memory` shows the effect.
 MANY_ROWS = 100_000
 
 

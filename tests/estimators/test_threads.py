@@ -149,8 +149,10 @@ def test_an_interrupt_waits_for_threads_without_the_interpreter_lock(monkeypatch
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"),
-    reason="memory is returned to the system with glibc only",
+    sys.platform != "linux"
+    or not hasattr(ctypes.CDLL(None), "malloc_trim")
+    or "asan" in os.environ.get("LD_PRELOAD", ""),
+    reason="memory is returned to the system by the allocator of glibc only",
 )
 def test_memory_that_a_thread_has_freed_is_returned():
     kept = []
