@@ -137,6 +137,7 @@ class Forest:
     """
 
     __module__ = "skforest.forest"
+    _checks_arrays = True  # does the constructor check that the arrays describe trees?
     node_weight = RemovableArray(like="child")
     gain = RemovableArray(like="threshold")
 
@@ -187,7 +188,8 @@ class Forest:
         self.prior_ratio = as_ratio(prior_ratio)
         check_metadata(self)  # the shapes of missing arrays depend on the metadata
         self._set_arrays(arrays)
-        check_arrays(self)
+        if self._checks_arrays:
+            check_arrays(self)
 
     def _set_arrays(self, arrays):
         """Set all arrays, C-contiguous and in their dtypes; missing ones get their defaults."""

@@ -6,8 +6,6 @@ the best bag of all rounds is kept. On few rows, members that are best by chance
 weight, so weights are averaged over bootstrap samples of the rows.
 """
 
-from copy import copy
-
 import numpy as np
 from scipy.optimize import minimize_scalar
 
@@ -27,8 +25,9 @@ MIN_WEIGHT = 0.05  # a member with less weight is not worth the time of its pred
 
 
 class _RowMean:
-    """A criterion that is a mean over rows.
+    """A criterion that is a mean over rows, or the largest of several means.
 
+    A subclass has ``row_scores(reduced)``, the scores of the rows, of shape (n_means, n_rows).
     `for_weights` is the criterion by which weights are found; it may differ from the score.
     """
 
@@ -36,11 +35,14 @@ class _RowMean:
     def for_weights(self):
         return self
 
-    def resampled(self, counts):
-        """Return the criterion for `counts` copies of each row."""
-        other = copy(self)
-        other.weight = self.weight * counts
-        return other
+    def score(self, reduced):
+        """Return the score of a mean of reduced responses."""
+        return float(self.scores(reduced, self.weight[None])[0])
+
+    def scores(self, reduced, weight):
+        """Return the scores for each of several weights of the rows, (n, n_rows)."""
+        total = np.einsum("wi,mi->wm", weight, self.row_scores(reduced))
+        return total.max(axis=1) / weight.sum(axis=1)
 
 
 class HeldOutLogLoss(_RowMean):
@@ -62,9 +64,9 @@ class HeldOutLogLoss(_RowMean):
         """Return the probabilities of the labels."""
         return np.take_along_axis(response, self.column, axis=1)
 
-    def score(self, probability):
-        """Return the score of a mean of reduced responses."""
-        return float(np.average(_log(probability).mean(axis=1), weights=self.weight))
+    def row_scores(self, probability):
+        """Return the log probability of the labels of each row."""
+        return _log(probability).mean(axis=1)[None]
 
 
 class SharpenedLogLoss(HeldOutLogLoss):
@@ -82,16 +84,15 @@ class SharpenedLogLoss(HeldOutLogLoss):
         """Return the probabilities of all classes, one row for each class."""
         return np.ascontiguousarray(response.T)
 
-    def score(self, probability):
-        """Return the score of a mean of reduced responses."""
-        rows, weight = np.arange(probability.shape[1]), self.weight / self.weight.sum()
-        label = probability[self.column[:, 0], rows]
-        best, root = np.sum(weight * _log(label)), np.sqrt(probability)
+    def row_scores(self, probability):
+        """Return the log probability of the label of each row at each temperature."""
+        of_label = self.column[:, 0], np.arange(probability.shape[1])
+        root = np.sqrt(probability)
+        found = [probability[of_label]]
         for factor in (np.sqrt(root), root, probability):
-            of_label = label * factor[self.column[:, 0], rows]
-            total = np.sum(probability * factor, axis=0)
-            best = max(best, np.sum(weight * _log(of_label / total)))
-        return float(best)
+            power = probability * factor
+            found.append(power[of_label] / power.sum(axis=0))
+        return _log(np.array(found))
 
 
 class HeldOutR2(_RowMean):
@@ -106,9 +107,9 @@ class HeldOutR2(_RowMean):
         """Return the residuals."""
         return response - self.y
 
-    def score(self, residual):
-        """Score of a mean of reduced responses."""
-        return float(np.mean(1 - np.average(np.square(residual), 0, self.weight) / self.variance))
+    def row_scores(self, residual):
+        """Return the share of each row in the score, times the number of rows."""
+        return 1 - np.mean(np.square(residual) / self.variance, axis=1)[None]
 
 
 class Scorer:
@@ -178,26 +179,12 @@ def blend_weights(
     """
     if len(responses) == 1:
         return np.ones(1)
-    search = criterion.for_weights
+    limits, search = (n_rounds, costs, budget), criterion.for_weights
     parts = [search.reduce(response) for response in responses]
-    weights = greedy_weights(search, parts, n_rounds, costs, budget)
-    n_rows, random = len(responses[0]), random_stream(seed)
-    n_samples = min(n_samples, MAX_DRAWN // n_rows)
-    # Scorers of scikit-learn may fail on a sample, for instance if it lacks a class.
-    if isinstance(criterion, _RowMean) and n_samples > 1:
-        # Members chosen by different samples might exceed the budget together.
-        chosen = np.flatnonzero(weights) if budget < np.inf else np.arange(len(parts))
-        own = [parts[m] for m in chosen]
-        weights = np.zeros(len(parts))
-        for _ in range(n_samples):
-            counts = np.bincount(random.randint(n_rows, size=n_rows), minlength=n_rows)
-            drawn = search.resampled(counts)
-            # A sample of few rows may draw none that has a weight.
-            drawn = drawn if drawn.weight.any() else search
-            weights[chosen] += greedy_weights(drawn, own, n_rounds)
-        weights = np.where(weights < min(MIN_WEIGHT * n_samples, weights.max()), 0, weights)
-        weights /= weights.sum()
-    return weights
+    if not isinstance(criterion, _RowMean):
+        # Scorers of scikit-learn may fail on a sample, for instance if it lacks a class.
+        return greedy_weights(search, parts, *limits)
+    return _mean_weights(search, parts, criterion.weight[None], seed, n_samples, *limits)[0]
 
 
 def unseen_response(criterion, responses, weights, folds, n_rounds, seed, *limits):
@@ -210,34 +197,93 @@ def unseen_response(criterion, responses, weights, folds, n_rounds, seed, *limit
     fold, n_folds = folds
     if len(responses) == 1 or not isinstance(criterion, _RowMean):
         return blended
-    for k in range(n_folds):
-        others = criterion.resampled(fold != k)
-        if others.weight.any():
-            given = n_rounds, seed, *limits
-            found = blend_weights(others, responses, *given, n_samples=N_SAMPLES_OF_FOLD)
-            own = fold == k
-            blended[own] = sum(w * response[own] for w, response in zip(found, responses))
+    weight = np.array([np.where(fold == k, 0.0, criterion.weight) for k in range(n_folds)])
+    has_weight = np.flatnonzero(weight.any(axis=1))
+    if not len(has_weight):
+        return blended
+    search = criterion.for_weights
+    parts = [search.reduce(response) for response in responses]
+    given = weight[has_weight], seed, N_SAMPLES_OF_FOLD, n_rounds, *limits
+    for k, found in zip(has_weight, _mean_weights(search, parts, *given)):
+        own = fold == k
+        blended[own] = sum(w * response[own] for w, response in zip(found, responses))
     return blended
+
+
+def _mean_weights(criterion, parts, weight, seed, n_samples, n_rounds, costs=None, budget=np.inf):
+    """Return weights of members for each of several weights of the rows, (n, n_rows).
+
+    They are means over bootstrap samples of the rows, the same for each of these weights.
+    """
+    n_given, n_rows = weight.shape
+    n_samples = min(n_samples, MAX_DRAWN // n_rows)
+    may_use, found = np.ones((n_given, len(parts)), dtype=bool), None
+    if n_samples < 2 or budget < np.inf:
+        scores_of = _scores_of(criterion, weight)
+        found = _select(scores_of, parts, may_use, n_rounds, costs, budget)
+        if n_samples < 2:
+            return found
+        # Members chosen by different samples might exceed the budget together.
+        may_use = found > 0
+    random = random_stream(seed)
+    draws = (random.randint(n_rows, size=n_rows) for _ in range(n_samples))
+    counts = np.array([np.bincount(rows, minlength=n_rows) for rows in draws])
+    drawn = (weight[:, None] * counts).reshape(-1, n_rows)
+    # A sample of few rows may draw none that has a weight.
+    is_empty = ~drawn.any(axis=1)
+    drawn[is_empty] = np.repeat(weight, n_samples, axis=0)[is_empty]
+    may_use = np.repeat(may_use, n_samples, axis=0)
+    found = _select(_scores_of(criterion, drawn), parts, may_use, n_rounds)
+    total = found.reshape(n_given, n_samples, -1).sum(axis=1)
+    least = np.minimum(MIN_WEIGHT * n_samples, total.max(axis=1, keepdims=True))
+    total[total < least] = 0
+    return total / total.sum(axis=1, keepdims=True)
 
 
 def greedy_weights(criterion, parts, n_rounds, costs=None, budget=np.inf):
     """Select weights greedily; `parts` are reduced responses."""
+    may_use = np.ones((1, len(parts)), dtype=bool)
+    given = parts, may_use, n_rounds, costs, budget
+    return _select(lambda mean, _: criterion.score(mean), *given)[0]
+
+
+def _scores_of(criterion, weight):
+    """Return a function for `_select`: each bag has its own weights of the rows."""
+    return lambda mean, bags: criterion.scores(mean, weight[bags])
+
+
+def _select(scores_of, parts, may_use, n_rounds, costs=None, budget=np.inf):
+    """Select members for several bags; return their shares in each bag, as `may_use`.
+
+    ``scores_of(mean, bags)`` is the score of a mean of parts in each of some bags. `may_use`, bool
+    of shape (n_bags, n_members), has the members that a bag may contain. Bags often consider the
+    same mean, which is computed once.
+    """
     costs = np.zeros(len(parts)) if costs is None else np.asarray(costs)
-    counts, total = np.zeros(len(parts), dtype=int), 0.0
-    best, best_score = None, -np.inf
+    counts, every = np.zeros(may_use.shape, dtype=int), np.arange(len(may_use))
+    share, best = np.zeros(may_use.shape), np.full(len(may_use), -np.inf)
     for n in range(1, n_rounds + 1):
-        scores = np.full(len(parts), -np.inf)
-        spent = costs[counts > 0].sum()
-        for m, part in enumerate(parts):
-            if counts[m] or spent + costs[m] <= budget or (n == 1 and costs[m] == costs.min()):
-                scores[m] = criterion.score((total + part) / n)
+        spent = (counts > 0) @ costs
+        is_next = (counts > 0) | (spent[:, None] + costs <= budget)
+        if n == 1:
+            is_next |= costs == costs.min()
+        scores = np.full(may_use.shape, -np.inf)
+        considered = {}
+        for bag, member in zip(*np.nonzero(may_use & is_next)):
+            key = counts[bag].tolist()
+            key[member] += 1
+            considered.setdefault(tuple(key), []).append((bag, member))
+        for key, places in considered.items():
+            mean = sum(count * part for count, part in zip(key, parts) if count) / n
+            bags, members = np.array(places).T
+            scores[bags, members] = scores_of(mean, bags)
         # A scorer may return NaN.
-        chosen = int(np.argmax(np.where(np.isnan(scores), -np.inf, scores)))
-        counts[chosen] += 1
-        total = total + parts[chosen]
-        if best is None or scores[chosen] > best_score:
-            best, best_score = counts / n, scores[chosen]
-    return best
+        scores = np.where(np.isnan(scores), -np.inf, scores)
+        counts[every, scores.argmax(axis=1)] += 1
+        score = scores.max(axis=1)
+        is_better = (score > best) | (n == 1)
+        share[is_better], best[is_better] = counts[is_better] / n, score[is_better]
+    return share
 
 
 # ------------------------------------------------------------------------------------ temperature

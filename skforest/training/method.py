@@ -53,6 +53,12 @@ class FitRequest:
         return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=self.name)
 
 
+class MemberForest(Forest):
+    """A member, as training makes it; only the forest that members are joined to is checked."""
+
+    _checks_arrays = False
+
+
 @dataclass(frozen=True)
 class Task:
     """The target of a forest, and the names of its columns."""
@@ -63,11 +69,11 @@ class Task:
     feature_names: object = None
 
     def forest(self, arrays, data, **metadata):
-        """Make a Forest for this task, from the arrays of members trained on a TrainingSet."""
+        """Make a MemberForest for this task, from arrays trained on a TrainingSet."""
         metadata = self.metadata | metadata
         if not self.n_classes and metadata.get("aggregate", "mean") == "mean":
             arrays = arrays | {"value": within_targets(arrays["value"], data)}
-        return Forest(
+        return MemberForest(
             arrays | data.feature_map.arrays,
             n_features=data.X.shape[1],
             levels=data.feature_map.levels,

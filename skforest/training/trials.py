@@ -12,7 +12,7 @@ from .._kernels.search.projection import AxisSampler, SparseSampler
 from ..forest import Forest
 from ..forest.statistics import squared_error
 from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
-from .method import train_members
+from .method import MemberForest, train_members
 from .threads import local_threads
 
 # All constants were chosen without a stored measurement.
@@ -184,4 +184,5 @@ def _small_trees(data, seed, n_trees, sampler, n_candidates, min_leaf, first_see
             min_weight_leaf=0.0,
         )
         arrays = grow_tree(sample, splitter, options, limits, own_seed, stop)
-        yield Forest(arrays, n_features=data.X.shape[1], n_outputs=data.n_outputs, **task)
+        size = {"n_features": data.X.shape[1], "n_outputs": data.n_outputs}
+        yield MemberForest(arrays, **size, **task)
