@@ -119,8 +119,11 @@ def test_given_rows_determine_the_weights_alone(blend, data, monkeypatch):
         alone = clone(alone).set_params(random_state=model.random_state).fit(X[:80], y[:80])
         np.testing.assert_array_equal(response_of(alone, X, None), response_of(model, X, None))
     kept = "oob_decision_function_" if is_classifier(blend) else "oob_prediction_"
-    for module in (skforest.blend.blend, skforest.training.blending):
-        monkeypatch.setattr(module, "blend_weights", lambda *_, **__: np.array([0.25, 0.75]))
+
+    def quarters(scores_of, parts, may_use, *_):
+        return np.tile([0.25, 0.75], (len(may_use), 1))
+
+    monkeypatch.setattr(skforest.training.blending, "_select", quarters)
     weighted = clone(blend).fit(X[:80], y[:80], **given)
     monkeypatch.undo()
     expected = weighted._response(X[80:])
