@@ -39,23 +39,7 @@ SKF_KERNEL(skf_mix_columns,
             int n_terms, int64_t n, float *SKF_RESTRICT out),
            (columns, stride, feature, weight, n_terms, n, out))
 {
-    int64_t i = 0;
-    for (; i + 2 * SKF_WIDTH <= n; i += 2 * SKF_WIDTH) {
-        const skf_vec none = {0};
-        skf_vec low = none, high = none;
-        for (int t = 0; t < n_terms; t++) {
-            const float *own = columns + feature[t] * stride + i;
-            low += weight[t] * SKF_IN(own);
-            high += weight[t] * SKF_IN(own + SKF_WIDTH);
-        }
-        SKF_AT(out + i) = low;
-        SKF_AT(out + i + SKF_WIDTH) = high;
-    }
-    for (; i < n; i++) {
-        out[i] = 0;
-        for (int t = 0; t < n_terms; t++)
-            out[i] += weight[t] * columns[feature[t] * stride + i];
-    }
+    SKF_BY_LANES(skf_mix_loop, columns, stride, feature, weight, n_terms, n, out);
 }
 
 /* Equal-width bin of every value, 0 .. n_bins - 1, monotone in the value. */

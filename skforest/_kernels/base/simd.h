@@ -89,16 +89,18 @@ SKF_INLINE int skf_level(void)
 }
 #endif
 
+/* SKF_KERNEL(name, (parameters), (arguments)) { body }. In the body, the constant `lanes` is the
+ * number of floats in a vector register of the variant. */
+#define SKF_LIST(...) __VA_ARGS__
 #if SKF_X86
 #define SKF_AVX2 __attribute__((target("avx2"), unused))
 #define SKF_AVX512                                                                               \
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"), unused))
-/* SKF_KERNEL(name, (parameters), (arguments)) { body } */
 #define SKF_KERNEL(name, params, args)                                                           \
-    SKF_INLINE void name##_body params;                                                          \
-    SKF_AVX512 static void name##_avx512 params { name##_body args; }                            \
-    SKF_AVX2 static void name##_avx2 params { name##_body args; }                                \
-    SKF_UNUSED static void name##_base params { name##_body args; }                              \
+    SKF_INLINE void name##_body(const int lanes SKF_UNUSED, SKF_LIST params);                    \
+    SKF_AVX512 static void name##_avx512 params { name##_body(16, SKF_LIST args); }              \
+    SKF_AVX2 static void name##_avx2 params { name##_body(8, SKF_LIST args); }                   \
+    SKF_UNUSED static void name##_base params { name##_body(4, SKF_LIST args); }                 \
     SKF_UNUSED static void name params                                                           \
     {                                                                                            \
         switch (skf_level()) {                                                                   \
@@ -107,82 +109,57 @@ SKF_INLINE int skf_level(void)
         default: name##_base args;                                                               \
         }                                                                                        \
     }                                                                                            \
-    SKF_INLINE void name##_body params
+    SKF_INLINE void name##_body(const int lanes SKF_UNUSED, SKF_LIST params)
 #else
-#define SKF_KERNEL(name, params, args) SKF_UNUSED static void name params
+#define SKF_KERNEL(name, params, args)                                                           \
+    SKF_INLINE void name##_body(const int lanes SKF_UNUSED, SKF_LIST params);                    \
+    SKF_UNUSED static void name params { name##_body(4, SKF_LIST args); }                        \
+    SKF_INLINE void name##_body(const int lanes SKF_UNUSED, SKF_LIST params)
 #endif
 
-/* ------------------------------------------------------------------- vectors of sixteen floats */
+/* ---------------------------------------------------------------------------- vectors of floats */
 
-/* Sixteen floats at any address, added and multiplied lane by lane; one float where the compiler
- * has no such type. */
-#if defined(__GNUC__)
-typedef float skf_vec __attribute__((vector_size(64), aligned(4), may_alias));
-#define SKF_WIDTH 16
-#else
-typedef float skf_vec;
-#define SKF_WIDTH 1
-#endif
-#define SKF_AT(pointer) (*(skf_vec *)(pointer))
-#define SKF_IN(pointer) (*(const skf_vec *)(pointer))
-
-/* Adds the lanes of a vector: the first half to the second half, until `result` is left. */
-#if SKF_WIDTH == 16
-typedef float skf_vec8 __attribute__((vector_size(32)));
-typedef float skf_vec4 __attribute__((vector_size(16)));
-#define SKF_ADD_LANES(result, vector)                                                            \
-    do {                                                                                         \
-        skf_vec8 eight_[2];                                                                      \
-        skf_vec4 four_[2];                                                                       \
-        memcpy(eight_, &(vector), sizeof eight_);                                                \
-        eight_[0] += eight_[1];                                                                  \
-        memcpy(four_, eight_, sizeof four_);                                                     \
-        four_[0] += four_[1];                                                                    \
-        (result) += (four_[0][0] + four_[0][2]) + (four_[0][1] + four_[0][3]);                   \
-    } while (0)
-#else
-#define SKF_ADD_LANES(result, vector) ((result) += (vector))
-#endif
-
-/* Rows that are processed together, so that one transposition adds their lanes. */
+/* Rows that are processed together, so that one transposition adds their chains. */
 #define SKF_ROWS 16
+#define SKF_CHAINS 16 /* of additions, in a sum over the features of a row */
+#define SKF_LANES 32  /* the same for dense directions */
+#define SKF_BIT_ROWS 32 /* rows whose splits are decided together, see route.h */
 
-#if SKF_WIDTH == 16
-typedef int32_t skf_bits __attribute__((vector_size(64), aligned(4), may_alias));
-#define SKF_BITS(vector) ((skf_bits)(vector))
-#if defined(__clang__)
-#define SKF_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+/* Row i, or the last row beyond the end, so that four rows can always be read. */
+#define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
+
+/* The sum of SKF_CHAINS chains: the first half is added to the second half, until one is left. */
+SKF_INLINE float skf_add_chain(const float *chain)
+{
+    float four[4];
+    for (int l = 0; l < 4; l++)
+        four[l] = (chain[l] + chain[l + 8]) + (chain[l + 4] + chain[l + 12]);
+    return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+#define SKF_PASTE_BOTH(a, b) a##_##b
+#define SKF_PASTE(a, b) SKF_PASTE_BOTH(a, b)
+#define SKF_L(name) SKF_PASTE(name, SKF_W)
+#if defined(__GNUC__)
+#define SKF_W 4
+#include "lanes.h"
+#undef SKF_W
+#define SKF_W 8
+#include "lanes.h"
+#undef SKF_W
+#define SKF_W 16
+#include "lanes.h"
+#undef SKF_W
+/* Calls the loop for the vector registers of a variant. */
+#define SKF_BY_LANES(name, ...)                                                                  \
+    (lanes == 16  ? name##_16(__VA_ARGS__)                                                       \
+     : lanes == 8 ? name##_8(__VA_ARGS__)                                                        \
+                  : name##_4(__VA_ARGS__))
 #else
-#define SKF_MIX(a, b, ...) __builtin_shuffle(a, b, (skf_bits){__VA_ARGS__})
-#endif
-/* Halves the lanes of two vectors, which have the sums of 1, 2, 4 or 8 rows, and joins them. */
-#define SKF_FOLD_16(a, b)                                                                        \
-    (SKF_MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +                     \
-     SKF_MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
-#define SKF_FOLD_8(a, b)                                                                         \
-    (SKF_MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +                   \
-     SKF_MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31))
-#define SKF_FOLD_4(a, b)                                                                         \
-    (SKF_MIX(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +                   \
-     SKF_MIX(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31))
-#define SKF_FOLD_2(a, b)                                                                         \
-    (SKF_MIX(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +                  \
-     SKF_MIX(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
-/* sums[k] = the lanes of s[k], added as SKF_ADD_LANES does, for 16 vectors; s is overwritten. */
-#define SKF_ADD_LANES_OF_ROWS(sums, s)                                                           \
-    do {                                                                                         \
-        for (int r_ = 0; r_ < 8; r_++)                                                           \
-            s[r_] = SKF_FOLD_16(s[2 * r_], s[2 * r_ + 1]);                                       \
-        for (int r_ = 0; r_ < 4; r_++)                                                           \
-            s[r_] = SKF_FOLD_8(s[2 * r_], s[2 * r_ + 1]);                                        \
-        for (int r_ = 0; r_ < 2; r_++)                                                           \
-            s[r_] = SKF_FOLD_4(s[2 * r_], s[2 * r_ + 1]);                                        \
-        SKF_AT(sums) = SKF_FOLD_2(s[0], s[1]);                                                   \
-    } while (0)
-#else
-typedef int32_t skf_bits;
-#define SKF_BITS(value) ((value) != 0)
-#define SKF_ADD_LANES_OF_ROWS(sums, s) memcpy(sums, s, SKF_ROWS * sizeof(float))
+#define SKF_W 1
+#include "lanes.h"
+#undef SKF_W
+#define SKF_BY_LANES(name, ...) name##_1(__VA_ARGS__)
 #endif
 
 /* Samples are processed in blocks of SKF_BLOCK, as independent chains of additions. */
@@ -228,102 +205,6 @@ SKF_KERNEL(skf_widen, (const uint16_t *half, int64_t n, float *SKF_RESTRICT out)
             sum += weight[t] * (float)table[offset[i] + position[t]];                            \
         out[i] = sum;                                                                            \
     }
-
-/* A dense direction: 32 lanes, then a fixed tree of additions. The lanes of sixteen samples are added
- * together, and a weight is read once for four samples. */
-#define SKF_LANES 32
-#if SKF_WIDTH == 16
-typedef uint8_t skf_bytes __attribute__((vector_size(16), aligned(1), may_alias));
-#define SKF_BYTES_IN(pointer) __builtin_convertvector(*(const skf_bytes *)(pointer), skf_vec)
-#define SKF_DENSE_BODY(type, load)                                                               \
-    const int64_t whole = p - p % SKF_LANES;                                                     \
-    const int rest = (int)(p - whole);                                                           \
-    const skf_vec none = {0};                                                                    \
-    float end[SKF_LANES] = {0};                                                                  \
-    memcpy(end, weight + whole, (size_t)rest * sizeof(float));                                   \
-    for (int64_t i = 0; i < n; i += SKF_ROWS) {                                                  \
-        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;                           \
-        skf_vec s[SKF_ROWS];                                                                     \
-        float sums[SKF_ROWS];                                                                    \
-        int k = 0;                                                                               \
-        for (; k < n_rows; k += 4) {                                                             \
-            skf_vec low[4] = {none, none, none, none}, high[4] = {none, none, none, none};       \
-            const type *row[4];                                                                  \
-            for (int r = 0; r < 4; r++)                                                          \
-                row[r] = table + offset[i + (k + r < n_rows ? k + r : k)];                       \
-            for (int64_t j = 0; j < whole; j += SKF_LANES) {                                     \
-                const skf_vec w = SKF_IN(weight + j), v = SKF_IN(weight + j + SKF_WIDTH);        \
-                for (int r = 0; r < 4; r++) {                                                    \
-                    low[r] += w * load(row[r] + j);                                              \
-                    high[r] += v * load(row[r] + j + SKF_WIDTH);                                 \
-                }                                                                                \
-            }                                                                                    \
-            if (rest >= SKF_WIDTH)                                                               \
-                for (int r = 0; r < 4; r++)                                                      \
-                    low[r] += SKF_IN(end) * load(row[r] + whole);                                \
-            if (rest % SKF_WIDTH)                                                                \
-                for (int r = 0; r < 4; r++) {                                                    \
-                    const int done = rest & SKF_WIDTH;                                           \
-                    type x[SKF_WIDTH] = {0};                                                     \
-                    for (int l = 0; l < rest - done; l++)                                        \
-                        x[l] = row[r][whole + done + l];                                         \
-                    *(done ? high + r : low + r) += SKF_IN(end + done) * load(x);                \
-                }                                                                                \
-            for (int r = 0; r < 4; r++)                                                          \
-                s[k + r] = low[r] + high[r];                                                     \
-        }                                                                                        \
-        for (; k < SKF_ROWS; k++)                                                                \
-            s[k] = none;                                                                         \
-        SKF_ADD_LANES_OF_ROWS(sums, s);                                                          \
-        memcpy(out + i, sums, (size_t)n_rows * sizeof(float));                                   \
-    }
-#else
-#define SKF_BYTES_IN(pointer) (*(pointer))
-#define SKF_DENSE_BODY(type, load)                                                               \
-    for (int64_t i = 0; i < n; i++) {                                                            \
-        const type *row = table + offset[i];                                                     \
-        float lane[SKF_LANES] = {0};                                                             \
-        for (int64_t j = 0; j < p; j++)                                                          \
-            lane[j % SKF_LANES] += weight[j] * load(row + j);                                    \
-        for (int half = SKF_LANES / 2; half; half /= 2)                                          \
-            for (int l = 0; l < half; l++)                                                       \
-                lane[l] += lane[l + half];                                                       \
-        out[i] = lane[0];                                                                        \
-    }
-#endif
-
-/* The same additions for one row. */
-SKF_INLINE float skf_project_row(const float *weight, const float *x, int64_t p)
-{
-    float sum = 0;
-#if SKF_WIDTH == 16
-    const int64_t whole = p - p % SKF_LANES;
-    const int rest = (int)(p - whole);
-    skf_vec low = {0}, high = {0}, s;
-    for (int64_t j = 0; j < whole; j += SKF_LANES) {
-        low += SKF_IN(weight + j) * SKF_IN(x + j);
-        high += SKF_IN(weight + j + SKF_WIDTH) * SKF_IN(x + j + SKF_WIDTH);
-    }
-    if (rest) {
-        float w[SKF_LANES] = {0}, z[SKF_LANES] = {0};
-        memcpy(w, weight + whole, (size_t)rest * sizeof(float));
-        memcpy(z, x + whole, (size_t)rest * sizeof(float));
-        low += SKF_IN(w) * SKF_IN(z);
-        high += SKF_IN(w + SKF_WIDTH) * SKF_IN(z + SKF_WIDTH);
-    }
-    s = low + high;
-    SKF_ADD_LANES(sum, s);
-#else
-    float lane[SKF_LANES] = {0};
-    for (int64_t j = 0; j < p; j++)
-        lane[j % SKF_LANES] += weight[j] * x[j];
-    for (int half = SKF_LANES / 2; half; half /= 2)
-        for (int l = 0; l < half; l++)
-            lane[l] += lane[l + half];
-    sum = lane[0];
-#endif
-    return sum;
-}
 
 /* Sums of bytes: word t covers the bytes position[t] .. position[t] + 7 of a row, and mask[t] keeps
  * some of them; the first n_plus words add, the others subtract. Integer arithmetic is exact. SSE2,
@@ -520,7 +401,7 @@ typedef struct {
 } skf_direction;
 
 /* skf_project: out[i] = a . x of the row that starts at table[offset[i]], for n rows. */
-#define SKF_PROJECTION(suffix, type, load)                                                       \
+#define SKF_PROJECTION(suffix, type)                                                             \
     SKF_KERNEL(skf_axis_##suffix,                                                                \
                (const type *table, const int64_t *offset, int64_t n, int64_t position,           \
                 float *SKF_RESTRICT out),                                                        \
@@ -543,7 +424,7 @@ typedef struct {
                 int64_t p, float *SKF_RESTRICT out),                                             \
                (table, offset, n, weight, p, out))                                               \
     {                                                                                            \
-        SKF_DENSE_BODY(type, load)                                                               \
+        SKF_BY_LANES(skf_dense_loop_##suffix, table, offset, n, weight, p, out);                 \
     }                                                                                            \
                                                                                                  \
     SKF_UNUSED static void skf_project_##suffix(const skf_direction *a, const type *table,       \
@@ -562,7 +443,7 @@ typedef struct {
         }                                                                                        \
     }
 
-SKF_PROJECTION(u8, uint8_t, SKF_BYTES_IN)
-SKF_PROJECTION(f32, float, SKF_IN)
+SKF_PROJECTION(u8, uint8_t)
+SKF_PROJECTION(f32, float)
 
 #endif

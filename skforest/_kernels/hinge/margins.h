@@ -180,39 +180,30 @@ SKF_KERNEL(skf_hinge_response,
 }
 
 /* dots[i] = value[leaf[i]] . g_i, of up to SKF_ROWS rows */
-SKF_INLINE void skf_dots_loop(const float *value, int64_t step, const int32_t *leaf,
-                              const float *g, int64_t n, int64_t width, float *SKF_RESTRICT dots)
+SKF_INLINE void skf_dots(const int lanes, const float *value, int64_t step, const int32_t *leaf,
+                         const float *g, int64_t n, int64_t width, float *SKF_RESTRICT dots)
 {
-    const skf_vec none = {0};
-    skf_vec s[SKF_ROWS];
-    if (width % SKF_WIDTH) {
-        for (int64_t i = 0; i < n; i++) {
-            const float *v = value + leaf[i] * step, *gi = g + i * width;
-            dots[i] = 0;
-            for (int64_t k = 0; k < width; k++)
-                dots[i] += v[k] * gi[k];
-        }
+    if (width % SKF_CHAINS == 0) {
+        SKF_BY_LANES(skf_dots_loop, value, step, leaf, g, n, width, dots);
         return;
     }
-    for (int64_t i = 0; i < SKF_ROWS; i++) {
-        const float *v = value + (i < n ? leaf[i] : leaf[0]) * step;
-        const float *gi = g + (i < n ? i : 0) * width;
-        s[i] = none;
-        for (int64_t k = 0; k < width; k += SKF_WIDTH)
-            s[i] += SKF_IN(v + k) * SKF_IN(gi + k);
+    for (int64_t i = 0; i < n; i++) {
+        const float *v = value + leaf[i] * step, *gi = g + i * width;
+        dots[i] = 0;
+        for (int64_t k = 0; k < width; k++)
+            dots[i] += v[k] * gi[k];
     }
-    SKF_ADD_LANES_OF_ROWS(dots, s);
 }
 
-SKF_INLINE void skf_gradient_loop(const float *value, int64_t step, const int32_t *leaf,
-                                  const float *margin, const float *g, const int32_t *slot,
+SKF_INLINE void skf_gradient_loop(const int lanes, const float *value, int64_t step,
+                                  const int32_t *leaf, const float *margin, const float *g, const int32_t *slot,
                                   int64_t n, int64_t width, float scale,
                                   float *SKF_RESTRICT slope, float *SKF_RESTRICT sums)
 {
     for (int64_t i = 0; i < n; i += SKF_ROWS) {
         const int64_t n_rows = n - i < SKF_ROWS ? n - i : SKF_ROWS;
         float dots[SKF_ROWS];
-        skf_dots_loop(value, step, leaf + i, g + i * width, n_rows, width, dots);
+        skf_dots(lanes, value, step, leaf + i, g + i * width, n_rows, width, dots);
         for (int64_t r = 0; r < n_rows; r++) {
             const float m = margin[i + r];
             slope[i + r] = (m > 0 ? scale : (m < 0 ? -scale : 0)) * dots[r];
@@ -237,7 +228,7 @@ SKF_KERNEL(skf_hinge_gradient,
            (value, step, leaf, margin, g, slot, n, width, scale, slope, sums))
 {
 #define SKF_CALL(w)                                                                              \
-    skf_gradient_loop(value, step, leaf, margin, g, slot, n, w, scale, slope, sums)
+    skf_gradient_loop(lanes, value, step, leaf, margin, g, slot, n, w, scale, slope, sums)
     SKF_FOR_WIDTH(SKF_CALL)
 #undef SKF_CALL
 }

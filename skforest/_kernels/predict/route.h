@@ -218,7 +218,7 @@ SKF_KERNEL(skf_route_row,
         for (int l = 0; l < n_lanes; l++) {
             float sum = 0;
             if (n_terms[l] < 0)
-                sum = skf_project_row(weight[l], x, trees->n_features);
+                SKF_BY_LANES(skf_project_loop, weight[l], x, trees->n_features, &sum);
             else
                 for (int t = 0; t < n_terms[l]; t++)
                     sum += weight[l][t] * x[feature[l][t]];
@@ -244,7 +244,7 @@ typedef struct {
 SKF_INLINE float skf_project_split(const skf_split *split, const float *x)
 {
     const int n = split->n_terms < 0 ? SKF_TERMS : split->n_terms;
-#if SKF_WIDTH == 16
+#if defined(__GNUC__)
     typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
     typedef int32_t masks __attribute__((vector_size(16)));
     static const masks keep[SKF_TERMS + 1] = {
@@ -318,9 +318,9 @@ SKF_KERNEL(skf_project_pool,
         const int32_t own = code[column[k]] - trees->n_features;
         float sum = 0;
         if (own >= trees->n_sparse)
-            sum = skf_project_row(
-                trees->dense + (int64_t)(own - trees->n_sparse) * trees->n_features, x,
-                trees->n_features);
+            SKF_BY_LANES(skf_project_loop,
+                         trees->dense + (int64_t)(own - trees->n_sparse) * trees->n_features, x,
+                         trees->n_features, &sum);
         else if (own < 0)
             sum += x[code[column[k]]];
         else
@@ -337,7 +337,6 @@ SKF_KERNEL(skf_project_pool,
  * first remaining candidate from the left is the leaf of the row (C. Lucchese et al., "QuickScorer",
  * SIGIR 2015). */
 #define SKF_CANDIDATES 64
-#define SKF_BIT_ROWS 32
 
 /* n rows of p bytes or floats, from `start` on, as columns of SKF_BIT_ROWS floats. */
 SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t start, int64_t n,
@@ -350,15 +349,23 @@ SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t
             columns[j * SKF_BIT_ROWS + i] = is_bytes ? bytes[i * p + j] : floats[i * p + j];
 }
 
-/* Whether the processor compares vectors of sixteen floats. If its vectors are shorter, gcc compares
- * number by number, which is slower than node by node. */
+/* Whether vectors are long enough to decide all splits faster than node by node. */
 SKF_INLINE int skf_bits_pay(void)
 {
-    return SKF_WIDTH == 16 && skf_level() == 2;
+    return skf_level() >= 1;
 }
 
-#if SKF_WIDTH == 16
-typedef uint32_t skf_words __attribute__((vector_size(64), aligned(4), may_alias));
+#if defined(__GNUC__)
+#define SKF_FIRST_BIT(word) __builtin_ctzll(word)
+#else
+SKF_INLINE int SKF_FIRST_BIT(uint64_t word)
+{
+    int bit = 0;
+    for (; !(word >> bit & 1); bit++)
+        ;
+    return bit;
+}
+#endif
 
 /* Row s has its features in columns[32 j + s]. low[k] and high[k] are the remaining candidates if a row
  * goes right at split k of the tree. Additions are in the order of SKF_SPARSE_BODY. */
@@ -367,66 +374,17 @@ SKF_KERNEL(skf_route_bits,
             const uint32_t *high, const int32_t *node_of_leaf, int32_t *SKF_RESTRICT leaf),
            (trees, tree, columns, low, high, node_of_leaf, leaf))
 {
-    enum { N = SKF_BIT_ROWS / SKF_WIDTH };
     const int64_t first = (trees->tree_start[tree] - tree) / 2;
     const int64_t end = (trees->tree_start[tree + 1] - tree - 1) / 2;
     uint32_t of_low[SKF_BIT_ROWS], of_high[SKF_BIT_ROWS];
-    skf_words left[2 * N];
-    for (int v = 0; v < 2 * N; v++)
-        left[v] = ~(skf_words){0};
-    for (int64_t k = first; k < end; k++) {
-        const int32_t code = trees->direction[k], own = code - trees->n_features;
-        const float t = trees->threshold[k];
-        const uint32_t bits[2] = {low[k], high[k]};
-        skf_vec sum[N];
-        if (own < 0) {
-            for (int v = 0; v < N; v++)
-                sum[v] = SKF_IN(columns + (int64_t)code * SKF_BIT_ROWS + v * SKF_WIDTH);
-        } else {
-            const int64_t start = trees->sparse_start[own];
-            const int32_t *feature = trees->sparse_feature + start;
-            const float *weight = trees->sparse_weight + start;
-            const int n_terms = (int)(trees->sparse_start[own + 1] - start);
-            int j = 0;
-            for (int v = 0; v < N; v++)
-                sum[v] = (skf_vec){0};
-            /* Two terms at a time, because the speed of a shorter loop depends on its address. */
-            for (; j + 2 <= n_terms; j += 2) {
-                const float *x = columns + (int64_t)feature[j] * SKF_BIT_ROWS;
-                const float *z = columns + (int64_t)feature[j + 1] * SKF_BIT_ROWS;
-                for (int v = 0; v < N; v++)
-                    sum[v] = sum[v] + weight[j] * SKF_IN(x + v * SKF_WIDTH) +
-                             weight[j + 1] * SKF_IN(z + v * SKF_WIDTH);
-            }
-            if (j < n_terms) {
-                const float *x = columns + (int64_t)feature[j] * SKF_BIT_ROWS;
-                for (int v = 0; v < N; v++)
-                    sum[v] += weight[j] * SKF_IN(x + v * SKF_WIDTH);
-            }
-        }
-        /* Most splits lie in one half of the tree. */
-        if (~bits[0])
-            for (int v = 0; v < N; v++)
-                left[v] &= (skf_words)(sum[v] <= t) | bits[0];
-        if (~bits[1])
-            for (int v = 0; v < N; v++)
-                left[N + v] &= (skf_words)(sum[v] <= t) | bits[1];
-    }
-    memcpy(of_low, left, sizeof of_low);
-    memcpy(of_high, left + N, sizeof of_high);
+    SKF_BY_LANES(skf_candidates_loop, trees->direction, trees->threshold, first, end,
+                 trees->n_features, trees->sparse_start, trees->sparse_feature,
+                 trees->sparse_weight, columns, low, high, of_low, of_high);
     for (int s = 0; s < SKF_BIT_ROWS; s++) {
         const uint64_t found = (uint64_t)of_high[s] << 32 | of_low[s];
-        leaf[s] = node_of_leaf[__builtin_ctzll(found)];
+        leaf[s] = node_of_leaf[SKF_FIRST_BIT(found)];
     }
 }
-#else
-SKF_UNUSED static void skf_route_bits(const skf_trees *trees, int64_t tree, const float *columns,
-                                      const uint32_t *low, const uint32_t *high,
-                                      const int32_t *node_of_leaf, int32_t *leaf)
-{
-    (void)trees, (void)tree, (void)columns, (void)low, (void)high, (void)node_of_leaf, (void)leaf;
-}
-#endif
 
 /* ---------------------------------------------------------------------- sums over boxes of bytes */
 
