@@ -2,11 +2,15 @@
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from makers import start_python
+
+import skforest
 
 # Prints the level, and hashes of all that the vector loops take part in.
 PROBE = """
@@ -82,6 +86,20 @@ def test_all_levels_give_the_same_bits(probes):
     for asked, found in enumerate(probes):
         different = [key for key in base if key != "level" and found[key] != base[key]]
         assert not different, f"level {asked}"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_every_length_of_vectors_gives_the_same_bits(tmp_path):
+    """The compiler emulates vectors that are longer than those of this processor."""
+    kernels = Path(skforest.__file__).parent / "_kernels"
+    if not (kernels / "base" / "lanes.h").exists():
+        pytest.skip("needs the source tree")
+    program = tmp_path / "lanes"
+    flags = ["-O1", "-w", "-ffp-contract=off", "-DSKFOREST_NO_SIMD", f"-I{kernels}"]
+    source = Path(__file__).with_name("lanes.c")
+    subprocess.run(["cc", *flags, source, "-o", program, "-lm"], check=True)
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[:2000]
 
 
 def cpu_has(*features):

@@ -142,7 +142,10 @@ SKF_INLINE void SKF_L(skf_rows_loop)(const float *table, const int64_t *offset, 
         }
         for (; k < SKF_ROWS; k++)
             memset(chain[k], 0, sizeof chain[k]);
-        SKF_L(skf_add_chains)(chain, sums);
+        if (whole)
+            SKF_L(skf_add_chains)(chain, sums);
+        else
+            memset(sums, 0, sizeof sums);
         for (k = 0; k < n_rows; k++) {
             const float *a = table + offset[i + k];
             float rest = 0;
