@@ -36,8 +36,9 @@ TORCH ?= torch==2.13.0
 demo: build $(VENV)/.extra-plot
 	$(BIN)/python benchmarks/demo.py
 
+# One thread for BLAS, OpenMP and PyTorch each: every process of pytest has a core.
 test: build $(VENV)/.extra-test $(VENV)/.extra-torch
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 test-all:
 	$(MAKE) test PYTEST_ARGS='-m "slow or not slow" $(PYTEST_ARGS)'
