@@ -160,6 +160,35 @@ SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
     return n_right;
 }
 
+/* The same for targets (n, n_outputs): adds the weighted targets to sums[side][k], and the weights of
+ * side 1 to *right_weight. Both sides add in every row, one of them 0: no branches, which a processor
+ * could not predict. */
+SKF_UNUSED static int64_t skf_weigh_targets(const float *m, const double *target,
+                                            const float *weight, int64_t n, int64_t n_outputs,
+                                            double *SKF_RESTRICT sums, double *right_weight)
+{
+    double total = *right_weight;
+    int64_t n_right = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double is_right = m[i] > 0 ? 1 : 0;
+        n_right += m[i] > 0;
+        total += is_right * (double)weight[i];
+    }
+    *right_weight = total;
+    for (int64_t k = 0; k < n_outputs; k++) {
+        double left = sums[k], right = sums[n_outputs + k];
+        for (int64_t i = 0; i < n; i++) {
+            const double own = (double)weight[i] * target[i * n_outputs + k];
+            const double of_right = (m[i] > 0 ? 1 : 0) * own;
+            left += own - of_right;
+            right += of_right;
+        }
+        sums[k] = left;
+        sums[n_outputs + k] = right;
+    }
+    return n_right;
+}
+
 /* Contiguous copies of rows: out[i] has scale (x_i - mean) of the features in groups of SKF_GROUP,
  * which start at group[0 .. n_groups - 1], then of n_single features, then 0 up to stride. Groups
  * and single features are in increasing order. */

@@ -31,6 +31,9 @@ cdef extern from "base/descent.h" nogil:
     int64_t skf_weigh_labels(
         const float*, const int32_t*, const float*, int64_t, int64_t, double*
     )
+    int64_t skf_weigh_targets(
+        const float*, const double*, const float*, int64_t, int64_t, double*, double*
+    )
     void skf_gather_rows(
         const float*, const int64_t*, int64_t, const int32_t*, int64_t, int64_t, int64_t,
         const float*, float, float*

@@ -26,7 +26,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from .descent cimport (
     SKF_GROUP, skf_add_rows, skf_distances, skf_dot, skf_gather_rows, skf_label_losses,
-    skf_margins, skf_momentum_step, skf_node_moments, skf_rescale, skf_weigh_labels
+    skf_margins, skf_momentum_step, skf_node_moments, skf_rescale, skf_weigh_labels,
+    skf_weigh_targets
 )
 from .direction cimport Table
 from .memory cimport Scratch, allocate
@@ -390,24 +391,18 @@ cdef class StumpLeaves:
 
     cdef void add_rows(self, const float* margin, int64_t first, int64_t n) noexcept nogil:
         """Add n training rows to the side of their margin."""
-        cdef int64_t i, row
-        cdef int32_t k
-        cdef double* side
+        cdef int64_t n_right
         if self.is_class:
-            self.n_left = self.n_left - skf_weigh_labels(
+            n_right = skf_weigh_labels(
                 margin, self.label + first, self.weight + first, n, self.n_outputs,
                 self.left_sum
             )
-            return
-        for i in range(n):
-            row = first + i
-            side = self.left_sum
-            if margin[i] > 0:
-                side = self.right_sum
-                self.n_left = self.n_left - 1
-                self.right_weight = self.right_weight + self.weight[row]
-            for k in range(self.n_outputs):
-                side[k] += self.weight[row] * self.target[row * self.n_outputs + k]
+        else:
+            n_right = skf_weigh_targets(
+                margin, self.target + first * self.n_outputs, self.weight + first, n,
+                self.n_outputs, self.left_sum, &self.right_weight
+            )
+        self.n_left = self.n_left - n_right
 
     cdef void finish_sums(self) noexcept nogil:
         """Set the weights of both sides and `has_changed`, once all rows have been added."""
