@@ -79,8 +79,8 @@ static void check(int64_t n, int64_t p)
     SAME(skf_gather_groups, table, group, n_groups, SKF_GROUP, x, 0.7f, &y);
     SAME(skf_gather_groups, table, group, n_groups, 1, x, 0.7f, &y);
     SAME(skf_mix_loop, table, 200, feature, weight, (int)n % 7, p, y);
-    SAME(skf_dense_loop_u8, bytes, offset, n, x, p, y);
-    SAME(skf_dense_loop_f32, table, offset, n, x, p, y);
+    SAME(skf_dense_loop, table, 0, offset, n, x, p, y);
+    SAME(skf_dense_loop, bytes, 1, offset, n, x, p, y);
     SAME(skf_project_loop, x, table, p, y);
     SAME(skf_candidates_loop, direction, threshold, 0, n, 20, start, feature, weight, table, low,
          high, (uint32_t *)y, (uint32_t *)y + SKF_BIT_ROWS);

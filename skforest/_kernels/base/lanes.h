@@ -13,16 +13,13 @@
 #if SKF_W > 1
 typedef float SKF_L(skf_vec) __attribute__((vector_size(4 * SKF_W), aligned(4), may_alias));
 typedef int32_t SKF_L(skf_bits) __attribute__((vector_size(4 * SKF_W), aligned(4), may_alias));
-typedef uint8_t SKF_L(skf_bytes) __attribute__((vector_size(SKF_W), aligned(1), may_alias));
 #define SKF_BITS(vector) ((SKF_L(skf_bits))(vector))
 #define SKF_AT_MOST(vector, t) ((SKF_L(skf_bits))((vector) <= (t)))
-#define SKF_BYTES_IN(at) __builtin_convertvector(*(const SKF_L(skf_bytes) *)(at), SKF_VEC)
 #else
 typedef float SKF_L(skf_vec);
 typedef int32_t SKF_L(skf_bits);
 #define SKF_BITS(value) ((value) != 0)
 #define SKF_AT_MOST(value, t) (-((value) <= (t)))
-#define SKF_BYTES_IN(at) ((float)*(at))
 #endif
 #define SKF_VEC SKF_L(skf_vec)
 #define SKF_AT(at) (*(SKF_VEC *)(at))
@@ -354,56 +351,102 @@ SKF_INLINE void SKF_L(skf_mix_loop)(const float *columns, int64_t stride, const 
     }
 }
 
-/* A dense direction: out[i] = weight . row i. There are twice as many chains, whose halves are added
- * first; a weight is read once for four rows. */
-#define SKF_DENSE_LOOP(suffix, type, load)                                                       \
-    SKF_INLINE void SKF_L(skf_dense_loop_##suffix)(                                              \
-        const type *table, const int64_t *offset, int64_t n, const float *weight, int64_t p,     \
-        float *SKF_RESTRICT out)                                                                 \
-    {                                                                                            \
-        const int64_t whole = p - p % SKF_LANES;                                                 \
-        const int rest = (int)(p - whole);                                                       \
-        float end[SKF_LANES] = {0};                                                              \
-        memcpy(end, weight + whole, (size_t)rest * sizeof(float));                               \
-        for (int64_t i = 0; i < n; i += SKF_ROWS) {                                              \
-            const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;                       \
-            float chain[SKF_ROWS][SKF_CHAINS], sums[SKF_ROWS];                                   \
-            int k = 0;                                                                           \
-            for (; k < n_rows; k += 4) {                                                         \
-                type last[4][SKF_LANES] = {{0}};                                                 \
-                const type *row[4];                                                              \
-                for (int r = 0; r < 4; r++) {                                                    \
-                    row[r] = table + offset[i + (k + r < n_rows ? k + r : k)];                   \
-                    memcpy(last[r], row[r] + whole, (size_t)rest * sizeof(type));                \
-                }                                                                                \
-                for (int64_t part = 0; part < SKF_CHAINS; part += SKF_W) {                       \
-                    SKF_VEC low[4] = {{0}}, high[4] = {{0}};                                     \
-                    for (int64_t j = part; j < whole; j += SKF_LANES) {                          \
-                        const SKF_VEC w = SKF_IN(weight + j);                                    \
-                        const SKF_VEC v = SKF_IN(weight + j + SKF_CHAINS);                       \
-                        for (int r = 0; r < 4; r++) {                                            \
-                            low[r] += w * load(row[r] + j);                                      \
-                            high[r] += v * load(row[r] + j + SKF_CHAINS);                        \
-                        }                                                                        \
-                    }                                                                            \
-                    for (int r = 0; r < 4 && rest; r++) {                                        \
-                        low[r] += SKF_IN(end + part) * load(last[r] + part);                     \
-                        high[r] += SKF_IN(end + part + SKF_CHAINS) *                             \
-                                   load(last[r] + part + SKF_CHAINS);                            \
-                    }                                                                            \
-                    for (int r = 0; r < 4; r++)                                                  \
-                        SKF_AT(chain[k + r] + part) = low[r] + high[r];                          \
-                }                                                                                \
-            }                                                                                    \
-            for (; k < SKF_ROWS; k++)                                                            \
-                memset(chain[k], 0, sizeof chain[k]);                                            \
-            SKF_L(skf_add_chains)(chain, sums);                                                  \
-            memcpy(out + i, sums, (size_t)n_rows * sizeof(float));                               \
-        }                                                                                        \
-    }
+/* chain[r] += weight x_r, for 16 numbers of four rows. */
+SKF_INLINE void SKF_L(skf_add_products)(const float *const *row, const float *weight,
+                                        float (*chain)[SKF_CHAINS])
+{
+    for (int r = 0; r < 4; r++)
+        for (int q = 0; q < SKF_CHAINS; q += SKF_W)
+            SKF_AT(chain[r] + q) += SKF_IN(weight + q) * SKF_IN(row[r] + q);
+}
 
-SKF_DENSE_LOOP(u8, uint8_t, SKF_BYTES_IN)
-SKF_DENSE_LOOP(f32, float, SKF_IN)
+/* The same for both halves of the chains of a dense direction, and n numbers, a multiple of 32. A
+ * weight is read once for four rows. */
+SKF_INLINE void SKF_L(skf_dense_rows)(const float *const *row, const float *weight, int64_t n,
+                                      float (*low)[SKF_CHAINS], float (*high)[SKF_CHAINS])
+{
+    for (int64_t part = 0; part < SKF_CHAINS; part += SKF_W) {
+        SKF_VEC first[4], second[4];
+        for (int r = 0; r < 4; r++) {
+            first[r] = SKF_IN(low[r] + part);
+            second[r] = SKF_IN(high[r] + part);
+        }
+        for (int64_t j = part; j < n; j += SKF_LANES) {
+            const SKF_VEC w = SKF_IN(weight + j), v = SKF_IN(weight + j + SKF_CHAINS);
+            for (int r = 0; r < 4; r++) {
+                first[r] += w * SKF_IN(row[r] + j);
+                second[r] += v * SKF_IN(row[r] + j + SKF_CHAINS);
+            }
+        }
+        for (int r = 0; r < 4; r++) {
+            SKF_AT(low[r] + part) = first[r];
+            SKF_AT(high[r] + part) = second[r];
+        }
+    }
+}
+
+/* A dense direction: out[i] = weight . row i, of floats or, where the constant `is_bytes` is 1, of
+ * bytes, which become floats in blocks. There are SKF_LANES chains, whose halves are added first. */
+SKF_INLINE void SKF_L(skf_dense_loop)(const void *table, int is_bytes, const int64_t *offset,
+                                      int64_t n, const float *weight, int64_t p,
+                                      float *SKF_RESTRICT out)
+{
+    const int64_t whole = p - p % SKF_LANES, most = p - p % SKF_CHAINS;
+    float block[4][SKF_BYTE_BLOCK], last[4][SKF_CHAINS] = {{0}}, end[SKF_CHAINS] = {0};
+    const float *converted[4] = {block[0], block[1], block[2], block[3]};
+    const float *tail[4] = {last[0], last[1], last[2], last[3]};
+    for (int64_t j = most; j < p; j++)
+        end[j - most] = weight[j];
+    for (int64_t i = 0; i < n; i += SKF_ROWS) {
+        const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;
+        float chain[SKF_ROWS][SKF_CHAINS] = {{0}}, sums[SKF_ROWS];
+        for (int k = 0; k < n_rows; k += 4) {
+            float high[4][SKF_CHAINS] = {{0}};
+            const float *row[4] = {0};
+            const uint8_t *bytes[4] = {0};
+            for (int r = 0; r < 4; r++) {
+                const int64_t at = offset[i + (k + r < n_rows ? k + r : k)];
+                if (is_bytes)
+                    bytes[r] = (const uint8_t *)table + at;
+                else
+                    row[r] = (const float *)table + at;
+            }
+            if (!is_bytes) {
+                SKF_L(skf_dense_rows)(row, weight, whole, chain + k, high);
+            } else {
+                for (int64_t first = 0; first < whole; first += SKF_BYTE_BLOCK) {
+                    const int64_t rest = whole - first;
+                    const int64_t size = rest < SKF_BYTE_BLOCK ? rest : SKF_BYTE_BLOCK;
+                    for (int r = 0; r < 4; r++)
+                        for (int64_t j = 0; j < size; j++)
+                            block[r][j] = bytes[r][first + j];
+                    SKF_L(skf_dense_rows)(converted, weight + first, size, chain + k, high);
+                }
+            }
+            if (most > whole) {
+                for (int r = 0; r < 4; r++) {
+                    if (is_bytes)
+                        for (int l = 0; l < SKF_CHAINS; l++)
+                            block[r][l] = bytes[r][whole + l];
+                    else
+                        converted[r] = row[r] + whole;
+                }
+                SKF_L(skf_add_products)(converted, weight + whole, chain + k);
+            }
+            if (p > most) {
+                for (int r = 0; r < 4; r++)
+                    for (int64_t j = most; j < p; j++)
+                        last[r][j - most] = is_bytes ? (float)bytes[r][j] : row[r][j];
+                SKF_L(skf_add_products)(tail, end, most > whole ? high : chain + k);
+            }
+            for (int r = 0; r < 4; r++)
+                for (int q = 0; q < SKF_CHAINS; q += SKF_W)
+                    SKF_AT(chain[k + r] + q) += SKF_IN(high[r] + q);
+        }
+        SKF_L(skf_add_chains)(chain, sums);
+        memcpy(out + i, sums, (size_t)n_rows * sizeof(float));
+    }
+}
 
 /* *sum = weight . x, with the same additions for one row. */
 SKF_INLINE void SKF_L(skf_project_loop)(const float *weight, const float *x, int64_t p, float *sum)
@@ -489,10 +532,8 @@ SKF_INLINE void SKF_L(skf_candidates_loop)(
 #undef SKF_PARTS
 #undef SKF_BITS
 #undef SKF_AT_MOST
-#undef SKF_BYTES_IN
 #undef SKF_MIX
 #undef SKF_FOLD_16
 #undef SKF_FOLD_8
 #undef SKF_FOLD_4
 #undef SKF_FOLD_2
-#undef SKF_DENSE_LOOP

@@ -5,6 +5,7 @@
  * processor has. Otherwise, there is one variant: NEON belongs to the arm64 baseline, and other
  * compilers get plain C. All variants give the same bits: each sample adds in a fixed order,
  * floating-point contraction is off (-ffp-contract=off), and -ffast-math is not used.
+ * Loops over vectors, in lanes.h, have vectors as long as a register of the variant.
  *
  * Off switches: compile with -DSKFOREST_NO_SIMD, or set the environment variable SKFOREST_SIMD to
  * 0 (baseline), 1 (at most AVX2) or 2 (at most AVX-512) before skforest is imported.
@@ -121,9 +122,10 @@ SKF_INLINE int skf_level(void)
 
 /* Rows that are processed together, so that one transposition adds their chains. */
 #define SKF_ROWS 16
-#define SKF_CHAINS 16 /* of additions, in a sum over the features of a row */
-#define SKF_LANES 32  /* the same for dense directions */
-#define SKF_BIT_ROWS 32 /* rows whose splits are decided together, see route.h */
+#define SKF_CHAINS 16      /* of additions, in a sum over the features of a row */
+#define SKF_LANES 32       /* the same for dense directions */
+#define SKF_BYTE_BLOCK 512 /* bytes of a row that become floats together */
+#define SKF_BIT_ROWS 32    /* rows whose splits are decided together, see route.h */
 
 /* Row i, or the last row beyond the end, so that four rows can always be read. */
 #define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
@@ -424,7 +426,7 @@ typedef struct {
                 int64_t p, float *SKF_RESTRICT out),                                             \
                (table, offset, n, weight, p, out))                                               \
     {                                                                                            \
-        SKF_BY_LANES(skf_dense_loop_##suffix, table, offset, n, weight, p, out);                 \
+        SKF_BY_LANES(skf_dense_loop, table, sizeof(type) == 1, offset, n, weight, p, out);       \
     }                                                                                            \
                                                                                                  \
     SKF_UNUSED static void skf_project_##suffix(const skf_direction *a, const type *table,       \
