@@ -13,8 +13,7 @@ from ..base.memory cimport Scratch
 from .trees cimport HARD, Arrays, Output, PackedTrees, Way
 
 cdef extern from "predict/route.h" nogil:
-    const int SKF_BIT_ROWS, SKF_CANDIDATES
-    bint skf_bits_pay()
+    const int SKF_BIT_ROWS, SKF_BITS_PAY, SKF_CANDIDATES
     void skf_fill_columns(const void*, bint, int64_t, int64_t, int64_t, float*)
     void skf_route_bits(
         const Arrays*, int64_t, const float*, const uint32_t*, const uint32_t*, const int32_t*,
@@ -45,7 +44,7 @@ cdef class ByBits(Way):
             and self.trees.are_rows_read
             and not d.n_dense
             and (not d.n_sparse or d.sparse_start[d.n_sparse] <= MEAN_TERMS * <int64_t>d.n_sparse)
-            and skf_bits_pay()
+            and SKF_BITS_PAY
             and len(self.prepared()) > 0
         )
 

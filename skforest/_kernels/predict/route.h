@@ -349,23 +349,24 @@ SKF_UNUSED static void skf_fill_columns(const void *table, int is_bytes, int64_t
             columns[j * SKF_BIT_ROWS + i] = is_bytes ? bytes[i * p + j] : floats[i * p + j];
 }
 
-/* Whether vectors are long enough to decide all splits faster than node by node. */
-SKF_INLINE int skf_bits_pay(void)
-{
-    return skf_level() >= 1;
-}
-
+/* Whether deciding all splits is faster than node by node: not if the compiler has no vectors. */
 #if defined(__GNUC__)
-#define SKF_FIRST_BIT(word) __builtin_ctzll(word)
+enum { SKF_BITS_PAY = 1 };
 #else
-SKF_INLINE int SKF_FIRST_BIT(uint64_t word)
-{
-    int bit = 0;
-    for (; !(word >> bit & 1); bit++)
-        ;
-    return bit;
-}
+enum { SKF_BITS_PAY = 0 };
 #endif
+
+SKF_INLINE int skf_first_bit(uint64_t word)
+{
+#if defined(__GNUC__)
+    return __builtin_ctzll(word);
+#else
+    int bit = 0;
+    while (!(word >> bit & 1))
+        bit++;
+    return bit;
+#endif
+}
 
 /* Row s has its features in columns[32 j + s]. low[k] and high[k] are the remaining candidates if a row
  * goes right at split k of the tree. Additions are in the order of SKF_SPARSE_BODY. */
@@ -380,10 +381,8 @@ SKF_KERNEL(skf_route_bits,
     SKF_BY_LANES(skf_candidates_loop, trees->direction, trees->threshold, first, end,
                  trees->n_features, trees->sparse_start, trees->sparse_feature,
                  trees->sparse_weight, columns, low, high, of_low, of_high);
-    for (int s = 0; s < SKF_BIT_ROWS; s++) {
-        const uint64_t found = (uint64_t)of_high[s] << 32 | of_low[s];
-        leaf[s] = node_of_leaf[SKF_FIRST_BIT(found)];
-    }
+    for (int s = 0; s < SKF_BIT_ROWS; s++)
+        leaf[s] = node_of_leaf[skf_first_bit((uint64_t)of_high[s] << 32 | of_low[s])];
 }
 
 /* ---------------------------------------------------------------------- sums over boxes of bytes */
