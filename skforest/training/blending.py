@@ -253,7 +253,7 @@ def _scores_of(criterion, weight):
 
 
 def _select(scores_of, parts, may_use, n_rounds, costs=None, budget=np.inf):
-    """Select members for several bags; return their shares in each bag, as `may_use`.
+    """Select members for several bags; return their shares, (n_bags, n_members).
 
     ``scores_of(mean, bags)`` is the score of a mean of parts in each of some bags. `may_use`, bool
     of shape (n_bags, n_members), has the members that a bag may contain. Bags often consider the

@@ -54,7 +54,7 @@ class FitRequest:
 
 
 class MemberForest(Forest):
-    """A member, as training makes it; only the forest that members are joined to is checked."""
+    """A tree or bag, as training makes it. It is checked in the forest that members are joined to."""
 
     _checks_arrays = False
 

@@ -1,4 +1,4 @@
-/* Compares the loops of lanes.h for vectors of 1, 4, 8 and 16 floats, which must give the same bits.
+/* Compares the loops of lanes.h for 1, 4, 8 and 16 lanes, which must give the same bits.
  *
  * A processor runs one of them only. Here, the compiler emulates longer vectors.
  */
@@ -7,11 +7,12 @@
 #include "predict/route.h"
 #include "base/descent.h"
 #include "base/columns.h"
-#define SKF_W 1
+#define SKF_LANES 1
 #include "base/lanes.h"
 
 enum { N_OUT = 1024, N_TABLE = 100000 };
 static float out[4][N_OUT], *y, table[N_TABLE], x[N_OUT];
+static int32_t seen[4][N_OUT], *marks; /* only whether they are 0 counts */
 static uint8_t bytes[N_TABLE];
 static int n_wrong;
 
@@ -22,24 +23,28 @@ static float number(void)
 
 static void compare(const char *name, int64_t n, int64_t p)
 {
+    for (int w = 0; w < 4; w++)
+        for (int j = 0; j < N_OUT; j++)
+            seen[w][j] = seen[w][j] != 0;
     for (int w = 1; w < 4; w++)
-        if (memcmp(out[0], out[w], sizeof out[0])) {
+        if (memcmp(out[0], out[w], sizeof out[0]) || memcmp(seen[0], seen[w], sizeof seen[0])) {
             printf("%s: other bits with %d floats, %d rows of %d\n", name, 2 << w, (int)n, (int)p);
             n_wrong++;
         }
     memset(out, 0, sizeof out);
+    memset(seen, 0, sizeof seen);
 }
 
-/* Calls a loop for each width, whose output begins at y. */
+/* Calls a loop for each number of lanes, whose output begins at y and at `marks`. */
 #define SAME(name, ...)                                                                          \
     do {                                                                                         \
-        y = out[0];                                                                              \
+        y = out[0], marks = seen[0];                                                             \
         name##_1(__VA_ARGS__);                                                                   \
-        y = out[1];                                                                              \
+        y = out[1], marks = seen[1];                                                             \
         name##_4(__VA_ARGS__);                                                                   \
-        y = out[2];                                                                              \
+        y = out[2], marks = seen[2];                                                             \
         name##_8(__VA_ARGS__);                                                                   \
-        y = out[3];                                                                              \
+        y = out[3], marks = seen[3];                                                             \
         name##_16(__VA_ARGS__);                                                                  \
         compare(#name, n, p);                                                                    \
     } while (0)
@@ -47,7 +52,7 @@ static void compare(const char *name, int64_t n, int64_t p)
 static void check(int64_t n, int64_t p)
 {
     int64_t offset[64], start[41] = {0};
-    int32_t row[SKF_ROWS], group[64], direction[40], feature[400], seen[N_OUT] = {0};
+    int32_t row[SKF_ROWS], group[64], direction[40], feature[400];
     float weight[400], threshold[40];
     uint32_t low[40], high[40];
     int n_groups = 0, n_terms = 0;
@@ -70,7 +75,8 @@ static void check(int64_t n, int64_t p)
         start[k + 1] = n_terms;
     }
     SAME(skf_rows_loop, table, offset, n, x, p, 0, NULL, NULL, NULL, y);
-    SAME(skf_rows_loop, table, offset, n, x, p, 1, x + 200, y + 64, seen, y);
+    /* Features do not differ from the first row if it is the only one. */
+    SAME(skf_rows_loop, table, offset, n, table + offset[0], p, 1, x + 200, y + 64, marks, y);
     SAME(skf_add_rows_loop, table, offset, n, x, p, y);
     SAME(skf_distance, table, x, p, y);
     SAME(skf_momentum_loop, (memcpy(y, x, 600 * sizeof(float)), y), y + 200, y + 400, x, p, 0.3f,

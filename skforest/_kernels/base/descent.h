@@ -1,8 +1,6 @@
 /* Products of rows and weights, for training by gradient.
  *
- * A row starts at table[offset[i]] and has p floats. Four rows are processed at once, so that
- * weights are read once for four rows and four chains of additions run side by side; the lanes of
- * sixteen rows are added together, which pays for short rows. In a fitted tree, only `project`
+ * A row starts at table[offset[i]] and has p floats. In a fitted tree, only `project`
  * (direction.pyx) decides the branch of a row.
  */
 #ifndef SKFOREST_DESCENT_H
@@ -160,9 +158,9 @@ SKF_UNUSED static int64_t skf_weigh_labels(const float *m, const int32_t *label,
     return n_right;
 }
 
-/* The same for targets (n, n_outputs): adds the weighted targets to sums[side][k], and the weights of
- * side 1 to *right_weight. Both sides add in every row, one of them 0: no branches, which a processor
- * could not predict. */
+/* The same for targets (n, n_outputs): adds the weighted targets to sums[side][k], and the weights
+ * of side 1 to *right_weight. Both sides add in every row, one of them 0: no branches, which a
+ * processor could not predict. */
 SKF_UNUSED static int64_t skf_weigh_targets(const float *m, const double *target,
                                             const float *weight, int64_t n, int64_t n_outputs,
                                             double *SKF_RESTRICT sums, double *right_weight)

@@ -118,14 +118,14 @@ SKF_INLINE int skf_level(void)
     SKF_INLINE void name##_body(const int lanes SKF_UNUSED, SKF_LIST params)
 #endif
 
-/* ---------------------------------------------------------------------------- vectors of floats */
+/* --------------------------------------------------------------------------- vectors of floats */
 
 /* Rows that are processed together, so that one transposition adds their chains. */
 #define SKF_ROWS 16
-#define SKF_CHAINS 16      /* of additions, in a sum over the features of a row */
-#define SKF_LANES 32       /* the same for dense directions */
-#define SKF_BYTE_BLOCK 512 /* bytes of a row that become floats together */
-#define SKF_BIT_ROWS 32    /* rows whose splits are decided together, see route.h */
+#define SKF_CHAINS 16       /* of additions, in a sum over the features of a row */
+#define SKF_DENSE_CHAINS 32 /* the same for dense directions */
+#define SKF_BYTE_BLOCK 512  /* bytes of a row that become floats together */
+#define SKF_BIT_ROWS 32     /* rows whose splits are decided together, see route.h */
 
 /* Row i, or the last row beyond the end, so that four rows can always be read. */
 #define SKF_ROW(i) (table + offset[(i) < n ? (i) : n - 1])
@@ -141,26 +141,26 @@ SKF_INLINE float skf_add_chain(const float *chain)
 
 #define SKF_PASTE_BOTH(a, b) a##_##b
 #define SKF_PASTE(a, b) SKF_PASTE_BOTH(a, b)
-#define SKF_L(name) SKF_PASTE(name, SKF_W)
+#define SKF_L(name) SKF_PASTE(name, SKF_LANES)
 #if defined(__GNUC__)
-#define SKF_W 4
+#define SKF_LANES 4
 #include "lanes.h"
-#undef SKF_W
-#define SKF_W 8
+#undef SKF_LANES
+#define SKF_LANES 8
 #include "lanes.h"
-#undef SKF_W
-#define SKF_W 16
+#undef SKF_LANES
+#define SKF_LANES 16
 #include "lanes.h"
-#undef SKF_W
+#undef SKF_LANES
 /* Calls the loop for the vector registers of a variant. */
 #define SKF_BY_LANES(name, ...)                                                                  \
     (lanes == 16  ? name##_16(__VA_ARGS__)                                                       \
      : lanes == 8 ? name##_8(__VA_ARGS__)                                                        \
                   : name##_4(__VA_ARGS__))
 #else
-#define SKF_W 1
+#define SKF_LANES 1
 #include "lanes.h"
-#undef SKF_W
+#undef SKF_LANES
 #define SKF_BY_LANES(name, ...) name##_1(__VA_ARGS__)
 #endif
 
