@@ -54,7 +54,7 @@ class FitRequest:
 
 
 class MemberForest(Forest):
-    """A tree or bag, as training makes it. It is checked in the forest that members are joined to."""
+    """A tree or bag, as training makes it; checked in the forest that members are joined to."""
 
     _checks_arrays = False
 
