@@ -269,7 +269,10 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _warn_of_numbered_rows(self, X, columns):
         """Warn of those columns that probably number the rows."""
-        if columns := [j for j in sorted(columns) if numbers_rows(X[:, j])]:
+        columns = np.array(sorted(columns), dtype=np.int64)
+        first = np.sort(X[:MIN_NUMBERED, columns], axis=0)  # nearly always shows that some repeat
+        columns = columns[(first[1:] != first[:-1]).all(axis=0)]
+        if columns := [j for j in columns.tolist() if numbers_rows(X[:, j])]:
             names = getattr(self, "feature_names_in_", range(X.shape[1]))
             warn_caller(
                 "Columns of X with a different whole number in every row, without large gaps: "

@@ -263,65 +263,94 @@ def _by_columns(X):
 
 
 def _columns(X, weight):
-    """Yield the known values of each column, and their weights."""
+    """Yield `_in_order` of the known values of each column."""
     if sparse.issparse(X):
         for start, end in zip(X.indptr[:-1], X.indptr[1:]):
             values, own = X.data[start:end], weight[X.indices[start:end]]
             if len(values) < X.shape[0]:  # entries that are not stored count as one zero
                 values, own = np.append(values, 0), np.append(own, weight.sum() - own.sum())
-            yield values, own
+            yield _in_order(values, own)
         return
+    is_even = weight.min() == weight.max()
     for values in np.ascontiguousarray(X.T):
+        if X.dtype == np.uint8:
+            count = np.bincount(values)
+            distinct = np.flatnonzero(count)
+            own = count if is_even else np.bincount(values, weight)
+            yield distinct.astype(np.float64), np.cumsum(own[distinct], dtype=np.float64)
+            continue
         known = ~np.isnan(values)
-        yield (values, weight) if known.all() else (values[known], weight[known])
+        yield _in_order(*((values, weight) if known.all() else (values[known], weight[known])))
 
 
-def _usual_ends(values, weight):
+def _in_order(values, weight):
+    """Return the rising values of a column and the total weight up to each, float64.
+
+    If all weights are equal, they count as 1.
+    """
+    if not len(values) or weight.min() == weight.max():
+        return np.sort(values).astype(np.float64), np.arange(1.0, len(values) + 1)
+    order = np.argsort(values, kind="stable")
+    return values[order].astype(np.float64), np.cumsum(weight[order])
+
+
+def _usual_ends(values, total):
     """Return the ends of the range without outliers, which `RARE` and `FENCE` define.
 
-    Values far from all others, such as a code of -999, are outliers even if they are not rare, see
-    `APART`; so is an extreme value that at least the share `RARE` of the rows has. If at least
-    half of the values are equal, quantiles are computed from the other values, and the range
-    between them includes that value.
+    `values` and `total` are those of `_in_order`. Values far from all others, such as a code of
+    -999, are outliers even if they are not rare, see `APART`; so is an extreme value that at least
+    the share `RARE` of the rows has. If at least half of the values are equal, quantiles are
+    computed from the other values, and the range between them includes that value.
     """
-    whole = values.min(), values.max()
+    whole = values[0], values[-1]
     for end in whole:
-        others = values != end
-        if weight[~others].sum() >= RARE * weight.sum() and others.any():
-            low, high = _quantiles(values[others], weight[others], [0.25])[0]
+        others = _without(values, total, end)
+        if total[-1] - others[1][-1:].sum() >= RARE * total[-1] and len(others[0]):
+            low, high = _quantiles(*others, [0.25])[0]
             if max(low - end, end - high) > APART * (high - low) > 0:
-                values, weight = values[others], weight[others]
-    (first, last), (low, high) = _quantiles(values, weight, [RARE, 0.25])
-    if low == high and weight[values != low].any():
-        others, common = values != low, low
-        own = _quantiles(values[others], weight[others], [RARE, 0.25])
-        (first, last), (low, high) = ((min(common, a), max(common, b)) for a, b in own)
+                values, total = others
+    (first, last), (low, high) = _quantiles(values, total, [RARE, 0.25])
+    if low == high:
+        others, common = _without(values, total, low), low
+        if others[1][-1:].any():
+            own = _quantiles(*others, [RARE, 0.25])
+            (first, last), (low, high) = ((min(common, a), max(common, b)) for a, b in own)
     with np.errstate(over="ignore"):
         near, far = FENCE * (high - low), APART * (high - low)
-        first = first if ((values < low - near) & (values >= low - far)).any() else low - near
-        last = last if ((values > high + near) & (values <= high + far)).any() else high + near
+        below, above = np.searchsorted(values, [low - far, low - near])
+        first = first if below < above else low - near
+        below, above = np.searchsorted(values, [high + near, high + far], "right")
+        last = last if below < above else high + near
         # Where more values than rare ones are beyond a fence, the tail is a part of the column.
         factor = FAR if first >= low - near and last <= high + near else 2 * FAR
-        is_usual = (values >= min(first, low - near)) & (values <= max(last, high + near))
-        low, high = values[is_usual].min(), values[is_usual].max()
+        start = np.searchsorted(values, min(first, low - near))
+        stop = np.searchsorted(values, max(last, high + near), "right")
+        low, high = values[start], values[stop - 1]
         is_far = factor * (high - low) < whole[1] - whole[0]
     return (low, high) if is_far and high - low >= MIN_WIDTH else whole
 
 
-def _quantiles(values, weight, shares):
+def _without(values, total, value):
+    """Return `values` and `total`, see `_in_order`, of the others than `value`."""
+    start, stop = np.searchsorted(values, value), np.searchsorted(values, value, "right")
+    if stop == len(values):
+        return values[:start], total[:start]
+    before = total[:start]
+    after = total[stop:] - (total[stop - 1] - before[-1:].sum())
+    if start == 0:
+        return values[stop:], after
+    return np.append(values[:start], values[stop:]), np.append(before, after)
+
+
+def _quantiles(values, total, shares):
     """Return the lower and upper quantile for each share of the weight: (n_shares, 2).
 
     Shares are compared up to rounding, so that the order in which weights are added has no effect.
     """
-    is_even = weight[0] == weight.min() == weight.max()
-    order = None if is_even else np.argsort(values, kind="stable")
-    total = np.arange(1, len(values) + 1) if is_even else np.cumsum(weight[order])
     sought = np.array(shares) * (1 - 1e-9) * total[-1]
     below = np.searchsorted(total, sought)
     above = np.searchsorted(total, total[-1] - sought, "right")
-    rank = np.minimum(np.stack([below, above], axis=1), len(values) - 1)
-    values = np.partition(values, np.unique(rank)) if is_even else values[order]
-    return values[rank].astype(np.float64)
+    return values[np.minimum(np.stack([below, above], axis=1), len(values) - 1)]
 
 
 def limited(Z, low, high, tail, knots, column=None):
