@@ -32,7 +32,7 @@ from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions
 # The constants were chosen without a stored measurement. The unit of a feature is its standard
 # deviation, but at least this share of the largest one.
 MIN_DEVIATION = 0.3
-COUNTED_ROWS = 1000  # rows used to count active leaves
+COUNTED_ROWS = 1000  # rows used to count active leaves; they take a small part of an epoch
 MIN_UNIT = 1e-6  # features on a grid that vary less, relative to the largest, are left out
 MIN_SPLIT_ROWS = 50  # with fewer rows, a tree without a split does not mean that training failed
 
@@ -360,9 +360,6 @@ class _Training:
         weight[stopping.rows] = 0
         self.data, self.validation_data = data.sample(weight), data.subset(stopping.rows)
         self.steepness, self.n_active = [], []  # one entry per epoch
-        rows = self.data.rows
-        # Routing so few rows takes a small part of the time of an epoch.
-        self.routed = data.X[rows[:: -(-len(rows) // COUNTED_ROWS)]]
         self.trainer = SoftTrainer(self.data, options, seed, stop, DenseTree.of(forest))
 
     def run(self, report=None):
@@ -392,7 +389,7 @@ class _Training:
                 return []
             curve.append(loss)
             self.steepness.append(steepness)
-            self.n_active.append(self._active_leaves())
+            self.n_active.append(self.trainer.n_active_leaves(COUNTED_ROWS))
             loss = planes = None
             if len(self.stopping.rows):
                 planes = annealing.at_final_steepness(*self.trainer.planes(), epoch + 1)
@@ -417,12 +414,6 @@ class _Training:
         self.trainer.run(self.options.annealing.final, 0.0)  # a rate of 0 moves no split
         values = self.trainer.leaf_values
         return values if self.data.is_classification else values[0] * self.data.target_scale
-
-    def _active_leaves(self):
-        """Return the number of leaves that some training rows reach by hard routing."""
-        planes = self.trainer.planes()
-        forest = repack(self.forest, *planes, np.ones(len(planes[1]), dtype=bool))
-        return len(np.unique(route(forest, self.routed)))
 
     def _validation_loss(self, planes):
         """Return the weighted mean squared error of soft routing on held-out rows.

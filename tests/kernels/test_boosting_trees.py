@@ -114,6 +114,14 @@ def test_bins_of_columns_have_single_values_if_there_are_few():
         assert code[0, -1] == len(cut)
 
 
+@pytest.mark.parametrize("n_bins", [1, 2, 3, 17, 254, 255])
+def test_bins_of_columns_are_numbers_of_limits_below(n_bins):
+    column = np.random.default_rng(n_bins).permutation(np.arange(2 * n_bins)) // 2
+    cut, _, code = bin_columns(np.float32(column)[None], 255, len(column))
+    assert len(cut) == n_bins - 1
+    np.testing.assert_array_equal(code[0], (cut < column[:, None]).sum(axis=1))
+
+
 def test_drawn_rows_are_a_sample_without_replacement():
     rows = np.flatnonzero(np.arange(30) % 3).astype(np.int32)
     times = np.zeros(30)

@@ -98,6 +98,15 @@ def test_probabilities_of_the_leaves_are_those_of_equation_1(seed, steepness):
     np.testing.assert_allclose(seen, reach_of(case, steepness), atol=2e-6)
 
 
+@pytest.mark.parametrize("most", [1, 7, 39, 1000])
+def test_active_leaves_are_those_of_steep_gates(most):
+    for seed in range(5):
+        case = Case(seed)
+        rows = reach_of(case, 1e6)
+        seen = rows[:: -(-len(rows) // most)] > 0.5
+        assert case.trainer().n_active_leaves(most) == seen.any(axis=0).sum() > 0
+
+
 @fixed
 @given(seed=st.integers(0, 10**6), real=st.booleans(), steepness=st.sampled_from([0.3, 2.0]))
 def test_responsibilities_are_the_posterior(seed, real, steepness):

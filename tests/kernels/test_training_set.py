@@ -556,6 +556,19 @@ def test_usual_ranges_depend_on_weighted_values_alone():
     np.testing.assert_array_equal(-np.array(mirrored)[::-1], expected)
 
 
+@pytest.mark.parametrize("n_weights", [1, 4])
+def test_usual_ranges_of_bytes_and_floats_are_equal(n_weights):
+    rng = np.random.default_rng(n_weights)
+    rare = [np.where(rng.random(300) < share, value, 0) for share in (0.02, 0.3) for value in (9, 255)]
+    X = np.column_stack([rng.integers(0, 256, 300), rng.binomial(30, 0.1, 300), *rare])
+    X = np.column_stack([X, rng.permutation(np.append(rng.integers(90, 99, 297), [0, 1, 255]))])
+    weight = 0.3 * rng.integers(1, 1 + n_weights, len(X))
+    every = [usual_range(x, weight, value_range(x)) for x in (X.astype(np.uint8), X.astype(float))]
+    for own, expected in zip(*every):
+        np.testing.assert_array_equal(own, expected)
+    assert (every[0][1] < X.max(axis=0)).any() and (every[0][0] > X.min(axis=0)).any()
+
+
 def test_usual_ranges_of_sparse_and_dense_matrices_are_equal():
     X = np.nan_to_num(columns_with_outliers()[0])
     weight = np.random.default_rng(1).random(len(X))

@@ -440,17 +440,15 @@ def column_cuts(column, max_bins):
 
 
 cdef int write_codes(const float[::1] column, const float[::1] cut, uint8_t[::1] code) except -1:
-    """Count the limits below each entry, by bisection."""
+    """Count the limits below each entry, by bisection without branches."""
     cdef int64_t i
-    cdef int32_t low, high, middle
+    cdef int32_t low, left, half
     with nogil:
         for i in range(column.shape[0]):
-            low, high = 0, <int32_t>cut.shape[0]
-            while low < high:
-                middle = (low + high) >> 1
-                if cut[middle] < column[i]:
-                    low = middle + 1
-                else:
-                    high = middle
+            low, left = 0, <int32_t>cut.shape[0]
+            while left > 0:  # the result is among low .. low + left
+                half = (left + 1) >> 1
+                low += half * (cut[low + half - 1] < column[i])
+                left -= half
             code[i] = <uint8_t>low
     return 0

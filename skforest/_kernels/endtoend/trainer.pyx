@@ -27,7 +27,7 @@ is used while rows visit a large part of the tree.
 """
 
 from libc.math cimport INFINITY, exp, log, pow, sqrt
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -246,6 +246,26 @@ cdef class SoftTrainer:
             for j in range(self.p):
                 W[i, j] = self.w[i * self.p + j]
         return np.asarray(W), np.asarray(threshold)
+
+    def n_active_leaves(self, int64_t most):
+        """Return the number of leaves that up to `most` evenly spaced rows reach by hard routing."""
+        cdef int64_t i = 0, node, split, low, step = (self.n + most - 1) // most
+        cdef float along = 0
+        cdef uint8_t[::1] is_reached = np.zeros(self.n_nodes, dtype=np.uint8)
+        with nogil:
+            while i < self.n:
+                node = 0
+                while self.child[node] >= 0:
+                    split = (self.child[node] - 1) // 2
+                    low = self.low[split]
+                    skf_dot(
+                        self.w + split * self.p + low, self.rows + self.at[i] + low,
+                        self.span[split], &along
+                    )
+                    node = self.child[node] + (along + self.bias[split] > 0)
+                is_reached[node] = True
+                i += step
+        return np.count_nonzero(is_reached)
 
     @property
     def leaf_values(self):
