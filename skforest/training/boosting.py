@@ -196,8 +196,8 @@ class BoostingMethod(Method):
         data = data.joined_with_validation()
         if self.known and request.limit is not None:  # keep all bags of the last fit
             request.limit.at_least = len(self.known)
-        prepared = copy(self)
-        prepared.rows, prepared.n_jobs = BoostingRows(data, settings), request.n_jobs
+        prepared, n_jobs = copy(self), request.n_jobs
+        prepared.rows, prepared.n_jobs = BoostingRows(data, settings, thread_count(n_jobs)), n_jobs
         prepared.learns_held_out = request.learns_held_out
         return data, prepared
 

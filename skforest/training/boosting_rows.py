@@ -6,7 +6,9 @@ from scipy import sparse
 from .._kernels.boosting.bins import BinnedDirections, bin_columns
 from .._kernels.boosting.trainer import TreeGrower
 from .._kernels.search.projection import BoxSampler
+from ..forest.edit import join_starts
 from .constraints import Interactions
+from .threads import in_threads
 
 # Chosen without a stored measurement.
 MAX_TERMS = 4  # features of an oblique direction
@@ -27,6 +29,7 @@ class BoostingRows:
         If it has folds, each bag leaves out a different one. Otherwise, all bags hold out the last
         rows, which have weights in `left_out_weight`, see `TrainingSet.joined_with_validation`.
     settings : BoostingSettings
+    n_threads : int
 
     Attributes
     ----------
@@ -43,7 +46,7 @@ class BoostingRows:
         Those of the TrainingSet.
     """
 
-    def __init__(self, data, settings):
+    def __init__(self, data, settings, n_threads=1):
         scale = settings.loss.scale
         self.target = scale.standardized(data.target, data.units)
         self.start, self.response_unit = scale.start(data.baseline), data.units.response
@@ -56,12 +59,26 @@ class BoostingRows:
             self.X, self.columns = data.X, data.X.tocsc()
         else:
             self.X = np.ascontiguousarray(data.X)
-            self.columns = np.ascontiguousarray(data.X.T, dtype=np.float32)
+            self.columns = np.empty(data.X.shape[::-1], dtype=np.float32)
         is_given = data.fold is None and data.left_out_weight is not None
         self.n_given = np.count_nonzero(data.left_out_weight) if is_given else 0
-        self.cut, self.cut_start, self.code = bin_columns(
-            self.columns, FEATURE_BINS, len(data) - self.n_given
-        )
+        self.cut, self.cut_start, self.code = self._bins(len(data) - self.n_given, n_threads)
+
+    def _bins(self, n_training, n_threads):
+        """Return the bins of all columns, see `bin_columns`; parts of the columns in threads."""
+
+        def bins(part):
+            if sparse.issparse(self.X):
+                return bin_columns(self.columns[:, part], FEATURE_BINS, n_training)
+            self.columns[part] = self.X.T[part]
+            return bin_columns(self.columns[part], FEATURE_BINS, n_training)
+
+        n_columns = self.X.shape[1]
+        size = -(-n_columns // n_threads)
+        parts = [slice(start, start + size) for start in range(0, n_columns, size)]
+        cuts, starts, codes = zip(*in_threads(bins, parts, n_threads))
+        code = codes[0] if len(codes) == 1 else np.concatenate(codes)
+        return np.concatenate(cuts), join_starts(starts).astype(np.int32), code
 
     def interactions(self):
         """Return the interaction constraints for one bag, or None."""

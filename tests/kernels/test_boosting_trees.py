@@ -122,6 +122,19 @@ def test_bins_of_columns_are_numbers_of_limits_below(n_bins):
     np.testing.assert_array_equal(code[0], (cut < column[:, None]).sum(axis=1))
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_bins_in_threads_are_the_same(form):
+    X, y = rows_of(ObliqueBoostingClassifier)
+    model = quick(ObliqueBoostingClassifier)
+    request = model._request()
+    data = model._read_training_set(form(np.maximum(X, 0)), y, request)
+    settings = model._settings(data, request)
+    one, several = (BoostingRows(data, settings, n_threads) for n_threads in (1, 4))
+    assert len(one.code) == 6 and one.code.max() > 10
+    for name in ("cut", "cut_start", "code"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(several, name), strict=True)
+
+
 def test_drawn_rows_are_a_sample_without_replacement():
     rows = np.flatnonzero(np.arange(30) % 3).astype(np.int32)
     times = np.zeros(30)
