@@ -21,7 +21,7 @@ fit is left out if ten times the seconds on a tenth of the rows are more than `M
 times are processor seconds, and its memory is what the fit adds to the process. On a machine with
 fewer than four processors, times of ``backend`` and ``partitions`` are processor seconds of the
 client and of the busiest worker, added up, so that other jobs of the machine do not count; all
-others are wall- clock seconds. Those that are compared take turns.
+others are wall-clock seconds. Those that are compared take turns.
 """
 
 import os
@@ -313,6 +313,22 @@ def cost_table(stored):
     return ("Rows x columns", *COSTLY), rows
 
 
+def thread_table(stored):
+    """Return the table of seconds with one thread, and how many times as fast several are."""
+    found, rows = stored.of("measure.scale", "threads"), []
+    measured = [n for n in COUNTS_OF_THREADS if f"threads/hinge-fit-{n}" in found]
+    for name, (kind, params, n) in THREADS.items():
+        own = [kind.__name__.replace("Classifier", ""), f"{n:,}"]
+        own[0] += ", refined jointly" if "refine" in params else ""
+        for what in ("fit", "predict"):
+            several = [found[f"threads/{name}-{what}-{count}"] for count in measured]
+            own.append(several[0]["note"].partition(",")[0].removeprefix("1: "))
+            own.append(", ".join(f"{row['value']:.1f}" for row in several))
+        rows.append(own)
+    several = f"times as fast with {', '.join(map(str, measured))}"
+    return ("Model", "Rows", "`fit`, 1 thread", several, "`predict`, 1 thread", several), rows
+
+
 def train_in_little_memory(kind, folder, n):
     """Print the size of X over a limit of private memory, below which a forest is trained."""
     import resource
@@ -475,7 +491,7 @@ def _seconds_text(work, fixed):
 GROUPS = (threads, backend, partitions, steps, memory, costs)
 OPTIONS = {"--counts": {"nargs": "*", "type": int, "help": "numbers of threads or workers"}}
 TABLES = {"scale": partial(cells.noted, script="measure.scale", groups=GROUPS[1:-1])}
-TABLES["costs"] = cost_table
+TABLES |= {"costs": cost_table, "threads": thread_table}
 
 if __name__ == "__main__":
     groups.main(__doc__, GROUPS, MEASURES, OPTIONS)
