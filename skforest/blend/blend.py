@@ -56,7 +56,7 @@ from .members import (
 )
 from .names import OTHERS, entries, set_by_blend
 from .parameters import MemberParameters, check_names
-from .schedule import common_rows, named, shortened, train_in_time
+from .schedule import common_rows, named, shortened, train_in_time, train_together
 
 # Members that have a name, the fastest first: (classifier, regressor).
 MEMBERS = {
@@ -127,10 +127,12 @@ class_weight : dict, list of dict, "balanced" or None
     training and when the weights of members are found. "balanced": all classes have the same total
     weight.
 n_jobs : int or None
-    Number of threads for each member; members are trained one after another. None: 1, unless in a
-    `joblib.parallel_config` context. -1: all processors. The model does not depend on it.
+    Number of threads. Forests of this package share them in training without the folds, unless
+    `time_limit` or `verbose` is set. None: 1, unless in a `joblib.parallel_config` context. -1:
+    all processors. The model does not depend on it.
 verbose : int
-    1 prints a line for each member. More than 1 also shows the progress of the members.
+    1 prints a line for each member; members are then trained one after another. More than 1 also
+    shows the progress of the members.
 """
 
 ATTRIBUTES = """
@@ -346,8 +348,9 @@ class _Blend(TableEstimator):
         """Train members on folds; return the ones that had enough time."""
         if limit is not None:
             return train_in_time(members, samples, limit, partial(criterion_of, self))
-        steps = Steps(self.verbose, type(self).__name__, len(members))
-        for member in members:
+        left = members if self.verbose else train_together(members, samples, self.n_jobs)
+        steps = Steps(self.verbose, type(self).__name__, len(left))
+        for member in left:
             steps.begin(member.name)
             with named(member):
                 member.train_folds(samples)

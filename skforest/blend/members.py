@@ -162,14 +162,9 @@ class Member:
         return predict_us(self.fitted, samples) * self.growth
 
     def train_folds(self, samples, limit=None):
-        """Train without each of the folds; return the responses of the compared rows.
-
-        The response of a row is the mean over the models that did not see it, or NaN if there is
-        none.
-        """
+        """Train without each of the folds."""
         self.begin(samples, limit)
         self.extend(self.n_folds, samples, limit)
-        return self.response(samples)
 
 
 class OwnMember(Member):
@@ -216,23 +211,24 @@ class OwnMember(Member):
             in_folds, fold, self.row = samples.in_folds(self.data)
             self.in_folds = in_folds.with_folds(fold, n_left_out)
 
-    def extend(self, n, samples, limit=None):
-        """Train the next trees, each without one of the folds."""
+    def extend(self, n, samples, limit=None, shared=None):
+        """Train the next trees, each without one of the folds, maybe in `SharedThreads`."""
         start, limit = time.perf_counter(), earlier(limit, self._limit)
-        trained = self._trained(self.in_folds, range(self.n_done, self.n_done + n), limit)
+        trees = range(self.n_done, self.n_done + n)
+        trained = self._trained(self.in_folds, trees, limit, shared)
         self.forest = self.method.finish(trained, self.forest)
         self.records += trained.records
         self.estimator._store(self.forest, self.settings, self.records)
         self.is_cut |= limit is not None and limit.is_cut
         self.n_done += len(trained.forests)
-        self.seconds += time.perf_counter() - start
+        self.seconds += time.perf_counter() - start if shared is None else shared.seconds()
         self.step_seconds = self.seconds / self.n_done
         self.final_seconds = self.step_seconds * self.n_wanted
         self.growth = max(1.0, self.n_wanted / self.n_done)
 
-    def _trained(self, data, members, limit):
+    def _trained(self, data, members, limit, shared=None):
         learns = data is self.data or self.keeps_folds and self.may_refit
-        request = replace(self.request, limit=limit, learns_held_out=learns)
+        request = replace(self.request, limit=limit, learns_held_out=learns, shared=shared)
         if self.folder is not None:
             part = self.folder / ("all" if data is self.data else "folds")
             request = replace(request, checkpoint=self.estimator._checkpoint(part, data))

@@ -6,11 +6,13 @@ remaining time goes to members that have a positive weight on the rows that all 
 """
 
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
 from ..training.blending import greedy_weights
-from ..training.threads import NotInTime, TimeLimit, thread_count
+from ..training.shared_threads import together
+from ..training.threads import NotInTime, TimeLimit, has_threads, thread_count
 from .members import OwnMember
 
 # Forests of this package by the name of their class, in the order in which they begin.
@@ -33,6 +35,28 @@ def named(member):
     except Exception as error:
         error.add_note(f"The member {member.name!r} of the blend raised this error.")
         raise
+
+
+def train_together(members, samples, n_jobs):
+    """Train members on the folds at the same time, in `n_jobs` threads; return those left.
+
+    These are estimators of other packages, those with a time limit of their own, and all members
+    if there is one thread, or if processes train them.
+    """
+    if not has_threads(n_jobs):
+        return members
+    own = [member for member in members if isinstance(member, OwnMember)]
+    own = [member for member in own if member.estimator.time_limit is None]
+    for member in own:
+        with named(member):
+            member.begin(samples)
+
+    def extend(member, shared):
+        with named(member):
+            member.extend(member.n_folds, samples, shared=shared)
+
+    together([partial(extend, member) for member in own], n_jobs)
+    return [member for member in members if member not in own]
 
 
 def train_in_time(members, samples, limit, criterion_of):

@@ -18,6 +18,7 @@ from ..forest.edit import join, with_prior_ratio
 from ..forest.statistics import responses, with_prior, within_targets
 from ..table.training_set import TrainingSet
 from .checkpoint import Checkpoint
+from .shared_threads import SharedThreads
 from .threads import FitTasks, TimeLimit, in_parallel, return_freed_memory
 
 # With at least so many rows, memory freed by threads is returned to the system before trees are
@@ -41,6 +42,7 @@ class FitRequest:
     n_jobs: int | None = None
     verbose: int = 0
     name: str = ""  # name of the estimator, shown with the progress
+    shared: SharedThreads | None = None  # threads that it shares with other fits
 
     @property
     def is_warm_start(self):
@@ -233,6 +235,7 @@ def train_members(method, data, members, seed, request):
         limit=limit.ending_in_parts() if limit is not None and method.keeps_parts else limit,
         tasks=tasks,
         state=attributes if method.only_joins else None,
+        shared=request.shared,
     )
     forests, records = map(list, zip(*done))
     if len(data) >= MANY_ROWS:

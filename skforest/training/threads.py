@@ -324,6 +324,11 @@ def thread_count(n_jobs):
     return n_threads if _has(_active_backend(), "sharedmem") else min(n_threads, cpu_count())
 
 
+def has_threads(n_jobs):
+    """Return whether members are trained in several threads of this process."""
+    return thread_count(n_jobs) > 1 and _has(_active_backend(), "sharedmem")
+
+
 def local_threads():
     """Return a context in which trees are trained in threads, for small forests."""
     return parallel_config(backend="threading", n_jobs=thread_count(None))
@@ -340,13 +345,23 @@ def _has(backend, name):
 
 
 def in_parallel(
-    function, members, n_jobs, verbose, name, limit=None, tasks=None, state=None, units=UNITS
+    function,
+    members,
+    n_jobs,
+    verbose,
+    name,
+    limit=None,
+    tasks=None,
+    state=None,
+    units=UNITS,
+    shared=None,
 ):
     """Return a list of ``function(member, control)``, computed in threads or processes.
 
     `control` is a `Control`; `name` and `units` are shown with the progress. With a `TimeLimit`,
     the list ends with the last member that was complete in time; NotInTime if there is none.
-    `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for some results.
+    `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for some results;
+    `shared` are `SharedThreads` or None.
 
     Processes are used in a `joblib.parallel_config` context that names them, except for a single
     member. The function then works on copies of its data.
@@ -354,6 +369,8 @@ def in_parallel(
     progress = Progress(verbose, len(members), name, units)
     control, results, is_ended = Control(), [], False
     is_single = len(members) == 1
+    if shared is not None:
+        function = shared.taking_turns(function, len(members), control)
 
     def control_of(number):
         def report(n_done, n_epochs, **further):

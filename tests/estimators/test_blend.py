@@ -63,7 +63,8 @@ def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(
     blend = kind([forest], random_state=0)
     samples = blend._read_samples(X, y, None, None)
     (member,) = blend._new_members(np.random.RandomState(0))
-    found = member.train_folds(samples, None)
+    member.train_folds(samples)
+    found = member.response(samples)
     method, data, forest = member.method, member.data, member.forest
     fold = samples.fold[data.first_samples()]
     folded = data.with_folds(fold, n_folds)

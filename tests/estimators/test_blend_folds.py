@@ -154,7 +154,8 @@ def test_members_stop_early_on_given_rows():
     blend = BlendedForestClassifier(members, random_state=0, calibrate=False)
     samples = blend._read_samples(X[:160], y[:160], None, None, (X[160:], y[160:], None))
     for member in blend._new_members(np.random.RandomState(0)):
-        response = member.train_folds(samples)
+        member.train_folds(samples)
+        response = member.response(samples)
         own = {} if member.name == "all" else given
         alone = clone(dict(members)[member.name])
         alone.set_params(random_state=member.fitted.random_state)
@@ -213,7 +214,8 @@ def test_members_are_trained_on_the_rows_of_a_splitter(blend, data, cv):
     tested = np.unique(np.concatenate([test for _, test in splits]))
     np.testing.assert_array_equal(np.sort(samples.compared), tested)
     for member in blend._new_members(np.random.RandomState(0)):
-        response = member.train_folds(samples)
+        member.train_folds(samples)
+        response = member.response(samples)
         assert np.isfinite(response).all()
         expected, n_tests = np.zeros((len(X), response.shape[1])), np.zeros((len(X), 1))
         for k, (train, test) in enumerate(splits):

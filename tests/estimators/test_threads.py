@@ -23,8 +23,9 @@ from conftest import ESTIMATORS, small
 from makers import start_python
 from sklearn.base import clone, is_classifier
 
-from skforest import ManifoldForestRegressor
+from skforest import BlendedForestRegressor, ManifoldForestRegressor
 from skforest.training import method
+from skforest.training.shared_threads import together
 from skforest.training.threads import in_parallel, return_freed_memory
 
 
@@ -146,6 +147,84 @@ def test_an_interrupt_waits_for_threads_without_the_interpreter_lock(monkeypatch
     assert signal.default_int_handler not in handlers[:2]
     assert set(ended) >= {0, 1}
     assert len(ended) < 20, "trees begin after the interrupt"
+
+
+# --------------------------------------------------------------------- forests that share threads
+
+
+def waits(control, end):
+    """Wait for the end of training, at most until a time."""
+    while not control.stop[0] and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def calls_of(sizes, train, found):
+    """Functions for `together`, each of which trains so many members."""
+
+    def call(number, shared):
+        own = partial(train, number)
+        n = sizes[number]
+        found[number] = in_parallel(own, range(n), 2, 0, "train", shared=shared)
+        found[number, "seconds"] = shared.seconds()
+
+    return [partial(call, number) for number in range(len(sizes))]
+
+
+def test_members_of_several_forests_share_threads():
+    found, begun, active, most = {}, [], [], []
+
+    def train(number, member, control):
+        begun.append(number)
+        active.append(member)
+        most.append(len(active))
+        time.sleep(0.02)
+        active.pop()
+        return number, member
+
+    together(calls_of([9, 3, 4], train, found), 2)
+    for number, n in enumerate([9, 3, 4]):
+        assert found[number] == [(number, member) for member in range(n)]
+        assert 0.009 * n < found[number, "seconds"] < 1
+    assert max(most) == 2
+    # The fewest come first, but for two that may begin before the others wait.
+    assert begun[-5:] == [0] * 5
+    assert begun.index(2) < 6
+
+
+def test_an_error_ends_the_forests_that_share_threads():
+    end, found = time.monotonic() + 30, {}
+
+    def train(number, member, control):
+        if number == 1:
+            raise ValueError(f"member {member}")
+        waits(control, end)
+
+    with pytest.raises(ValueError, match="member 0"):
+        together(calls_of([50, 1], train, found), 3)  # the first call uses two of them
+    assert time.monotonic() < end
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_the_forests_that_share_threads():
+    end, found = time.monotonic() + 30, {}
+
+    def train(number, member, control):
+        if member == 1:
+            _thread.interrupt_main()
+        waits(control, end)
+
+    with pytest.raises(KeyboardInterrupt):
+        together(calls_of([4, 5], train, found), 2)
+    assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_members_of_a_blend_are_the_same_in_shared_threads(table, n_jobs):
+    X, y = table
+    one = BlendedForestRegressor(random_state=0).fit(X, y[False])
+    several = BlendedForestRegressor(random_state=0, n_jobs=n_jobs).fit(X, y[False])
+    assert one.weights_ == several.weights_
+    np.testing.assert_array_equal(one.predict(X), several.predict(X))
 
 
 @pytest.mark.skipif(

@@ -559,7 +559,9 @@ def test_usual_ranges_depend_on_weighted_values_alone():
 @pytest.mark.parametrize("n_weights", [1, 4])
 def test_usual_ranges_of_bytes_and_floats_are_equal(n_weights):
     rng = np.random.default_rng(n_weights)
-    rare = [np.where(rng.random(300) < share, value, 0) for share in (0.02, 0.3) for value in (9, 255)]
+    rare = [
+        np.where(rng.random(300) < share, value, 0) for share in (0.02, 0.3) for value in (9, 255)
+    ]
     X = np.column_stack([rng.integers(0, 256, 300), rng.binomial(30, 0.1, 300), *rare])
     X = np.column_stack([X, rng.permutation(np.append(rng.integers(90, 99, 297), [0, 1, 255]))])
     weight = 0.3 * rng.integers(1, 1 + n_weights, len(X))
