@@ -6,10 +6,9 @@ from bisect import insort
 from collections import defaultdict
 from itertools import count
 
-from joblib import parallel_config
 from sklearn import config_context, get_config
 
-from .threads import thread_count
+from .threads import local_threads, thread_count
 
 INTERRUPTIBLE = 0.1  # seconds of a wait for a thread, after which an interrupt is noticed
 
@@ -79,8 +78,7 @@ def together(functions, n_jobs):
 
     def called(function):
         try:
-            threads = parallel_config(backend="threading", n_jobs=shared.n_threads)
-            with config_context(**config), threads:
+            with config_context(**config), local_threads(shared.n_threads):
                 function(shared)
         except BaseException as error:
             errors.append(error)

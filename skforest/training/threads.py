@@ -329,9 +329,9 @@ def has_threads(n_jobs):
     return thread_count(n_jobs) > 1 and _has(_active_backend(), "sharedmem")
 
 
-def local_threads():
-    """Return a context in which trees are trained in threads, for small forests."""
-    return parallel_config(backend="threading", n_jobs=thread_count(None))
+def local_threads(n_jobs=None):
+    """Return a context in which trees are trained in threads of this process."""
+    return parallel_config(backend="threading", n_jobs=thread_count(n_jobs))
 
 
 def _active_backend():
