@@ -94,6 +94,7 @@ def together(functions, n_jobs):
     finally:
         shared.end()  # after an interrupt, the threads still work
         for thread in threads:
-            thread.join()
+            if thread.is_alive():  # it may not have been started
+                thread.join()
     if errors:
         raise errors[0]

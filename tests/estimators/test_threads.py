@@ -13,6 +13,7 @@ import sysconfig
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -206,10 +207,10 @@ def test_an_error_ends_the_forests_that_share_threads():
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_forests_that_share_threads():
-    end, found = time.monotonic() + 30, {}
+    end, found, turns = time.monotonic() + 30, {}, count()
 
     def train(number, member, control):
-        if member == 1:
+        if next(turns) == 1:
             _thread.interrupt_main()
         waits(control, end)
 
