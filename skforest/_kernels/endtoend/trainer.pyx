@@ -248,7 +248,7 @@ cdef class SoftTrainer:
         return np.asarray(W), np.asarray(threshold)
 
     def n_active_leaves(self, int64_t most):
-        """Return the number of leaves that up to `most` evenly spaced rows reach by hard routing."""
+        """Return how many leaves up to `most` evenly spaced rows reach by hard routing."""
         cdef int64_t i = 0, node, split, low, step = (self.n + most - 1) // most
         cdef float along = 0
         cdef uint8_t[::1] is_reached = np.zeros(self.n_nodes, dtype=np.uint8)
