@@ -26,8 +26,8 @@ from sklearn.base import clone, is_classifier
 
 from skforest import BlendedForestRegressor, ManifoldForestRegressor
 from skforest.training import method
-from skforest.training.shared_threads import together
-from skforest.training.threads import in_parallel, return_freed_memory
+from skforest.training.shared_threads import SharedThreads, together
+from skforest.training.threads import Control, in_parallel, return_freed_memory
 
 
 @pytest.fixture(scope="module")
@@ -172,10 +172,9 @@ def calls_of(sizes, train, found):
 
 
 def test_members_of_several_forests_share_threads():
-    found, begun, active, most = {}, [], [], []
+    found, active, most = {}, [], []
 
     def train(number, member, control):
-        begun.append(number)
         active.append(member)
         most.append(len(active))
         time.sleep(0.02)
@@ -187,9 +186,29 @@ def test_members_of_several_forests_share_threads():
         assert found[number] == [(number, member) for member in range(n)]
         assert 0.009 * n < found[number, "seconds"] < 1
     assert max(most) == 2
-    # The fewest come first, but for two that may begin before the others wait.
-    assert begun[-5:] == [0] * 5
-    assert begun.index(2) < 6
+
+
+def test_of_waiting_members_the_forest_with_the_fewest_comes_first():
+    shared, begun, end = SharedThreads(1), [], time.monotonic() + 30
+    hold = Control()
+
+    def train(member, control):
+        begun.append(member)
+        if control is hold:
+            waits(control, end)
+
+    for n_waiting, n_members in enumerate([0, 9, 3, 4, 3]):
+        control = hold if n_members == 0 else Control()
+        called = shared.taking_turns(train, n_members, control)
+        Thread(target=called, args=((n_members, n_waiting), control)).start()
+        while len(shared.waiting) < n_waiting or not begun:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+    hold.stop[0] = 1
+    while len(begun) < 5:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    assert begun == [(0, 0), (3, 2), (3, 4), (4, 3), (9, 1)]
 
 
 def test_an_error_ends_the_forests_that_share_threads():
