@@ -56,7 +56,7 @@ from .members import (
 )
 from .names import OTHERS, entries, set_by_blend
 from .parameters import MemberParameters, check_names
-from .schedule import common_rows, named, shortened, train_in_time, train_together
+from .schedule import common_rows, shortened, train_each, train_folds, train_in_time
 
 # Members that have a name, the fastest first: (classifier, regressor).
 MEMBERS = {
@@ -169,11 +169,11 @@ NOTES = """
 To find the weights, a forest of this package is trained once, with each of its trees on all folds
 but one (for hinge forests and oblique boosting, read bags for trees). A row is predicted by the
 trees that left out its fold: with 100 trees and 5 folds, by 20 trees. With many rows, members are
-compared on fewer folds: at least two, with 5000 rows or more together. The same share of their
-trees is then trained. All folds are used with ``refit=False``, `scoring`, `groups`, or a splitter
-as `cv`. Settings that a forest chooses from the data are chosen once, on all rows. Each bag of
-oblique boosting is stopped early on the fold that it leaves out, so its score is slightly too
-high.
+compared on fewer folds, with 5000 rows or more together. The same share of their trees is then
+trained; if it is at most half, these trees stay in the forest that is trained on all rows. All
+folds are used with ``refit=False``, `scoring`, `groups`, or a splitter as `cv`. Settings that a
+forest chooses from the data are chosen once, on all rows. Each bag of oblique boosting is stopped
+early on the fold that it leaves out, so its score is slightly too high.
 
 Greedy selection is repeated on 20 bootstrap samples of the predicted rows, and on fewer samples if
 there are more than 20,000 rows. The weights are averaged over the samples; members with a weight
@@ -348,13 +348,8 @@ class _Blend(TableEstimator):
         """Train members on folds; return the ones that had enough time."""
         if limit is not None:
             return train_in_time(members, samples, limit, partial(criterion_of, self))
-        left = members if self.verbose else train_together(members, samples, self.n_jobs)
-        steps = Steps(self.verbose, type(self).__name__, len(left))
-        for member in left:
-            steps.begin(member.name)
-            with named(member):
-                member.train_folds(samples)
-            steps.end()
+        steps = Steps(self.verbose, type(self).__name__, len(members))
+        train_folds(members, samples, self.n_jobs, steps)
         return members
 
     def _compare(self, members, samples):
@@ -419,21 +414,24 @@ class _Blend(TableEstimator):
         self.members_, self._is_refitted = {}, {}
         # If splits are no folds, trees may have been trained on few rows.
         least = MIN_REFITTED if samples.splits is None else 0
-        again = self.refit and not samples.is_given
-        wanted = {name for name, w in self.weights_.items() if again and w and w >= least}
-        steps = Steps(self.verbose, type(self).__name__, len(wanted))
+        may_refit = self.refit and not samples.is_given
+        wanted = {name for name, w in self.weights_.items() if may_refit and w and w >= least}
+        used = [member for member in members if self.weights_[member.name]]
+
+        def train(member, **shared):
+            member.train(samples, limit, member.name in wanted, **shared)
+
+        again = [member for member in used if member.name in wanted and limit is None]
+        steps = Steps(self.verbose, type(self).__name__, len(again))
+        train_each(again, train, self.n_jobs, steps, "{} again on all rows")
+        for member in used:
+            if member not in again:
+                train(member)
         for member in members:
             name = member.name
             if self.weights_[name]:
-                start = time.perf_counter()
-                is_wanted = name in wanted
-                if is_wanted and limit is None:
-                    steps.begin(f"{name} again on all rows")
-                member.train(samples, limit, is_wanted)
-                if is_wanted and limit is None:
-                    steps.end()
                 self.members_[name] = member.fitted
-                self._fit_seconds[name] += time.perf_counter() - start
+                self._fit_seconds[name] = member.seconds
             self._is_refitted[name] = bool(self.weights_[name]) and member.is_refitted
             score = self.member_scores_[name]
             self._report(f"{name} has score {score:.4g} and weight {self.weights_[name]:.3g}")

@@ -28,11 +28,13 @@ from ..training.threads import NotInTime, TimeLimit, earlier
 from .encoding import weight_options
 from .parameters import is_estimator
 
-# Members are compared on the rows of as many folds as have this many distinct rows, and all
-# classes, at least 2: with more rows, weights hardly change.
+# Members are compared on the rows of as many folds as have this many distinct rows: with more
+# rows, weights hardly change.
 COMPARED = 5000
 ROW_FOLDS = 5  # parts of the compared rows if they are in one fold
 PREDICTED = 1000  # rows of the batch whose prediction is timed
+# Largest share of trees without a fold in a forest whose other trees are trained on all rows.
+KEPT = 0.5
 FINAL = 1.5  # ratio of the time to train on all rows to the time for the trees of the folds
 TRIAL_ROWS = 500  # rows of the trial that estimates the training time of other estimators
 
@@ -66,7 +68,7 @@ class BlendedRows:
         self.first = first = rows.first_samples()
         of_row = fold[first]
         n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
-        n_needed = n_folds if compares_all else max(2, np.searchsorted(n_rows, COMPARED) + 1)
+        n_needed = n_folds if compares_all else np.searchsorted(n_rows, COMPARED) + 1
         self.n_compared = min(n_folds, int(n_needed))
         # For each compared distinct row: its first sample, fold, target and weight.
         compared = np.flatnonzero(of_row < self.n_compared)
@@ -221,7 +223,7 @@ class OwnMember(Member):
         self.estimator._store(self.forest, self.settings, self.records)
         self.is_cut |= limit is not None and limit.is_cut
         self.n_done += len(trained.forests)
-        self.seconds += time.perf_counter() - start if shared is None else shared.seconds()
+        self.seconds += _seconds(start, shared)
         self.step_seconds = self.seconds / self.n_done
         self.final_seconds = self.step_seconds * self.n_wanted
         self.growth = max(1.0, self.n_wanted / self.n_done)
@@ -246,28 +248,40 @@ class OwnMember(Member):
             response = mean_by_row(response, weight, self.row)
         return self.data.of_samples(response)[samples.compared]
 
-    def train(self, samples, limit, is_wanted):
-        """Train on all rows, or keep the trees of the folds if not wanted or if time is short."""
-        model = self.estimator
+    def train(self, samples, limit, is_wanted, shared=None):
+        """Train on all rows, or keep the trees of the folds if not wanted or if time is short.
+
+        If few folds were left out, their trees are kept, and the missing ones are trained, maybe
+        in `SharedThreads`.
+        """
+        start, model = time.perf_counter(), self.estimator
+        first = self.n_done if self._keeps_trees() else 0
         has_time = limit is None or limit.left() > FINAL * self.final_seconds
         is_wanted = (is_wanted or self.n_wanted < samples.n_folds) and has_time
         if is_wanted and not self.keeps_folds:
             limit = earlier(limit, TimeLimit.of(model.time_limit, time.perf_counter()))
-            trained = self._trained_in_time(limit)
+            trained = self._trained_in_time(range(first, self.n_wanted), limit, shared)
             self.is_refitted = trained is not None
             if self.is_refitted:
-                model._store(self.method.finish(trained), self.settings, trained.records)
+                forest = self.method.finish(trained, self.forest if first else None)
+                model._store(forest, self.settings, trained.records, first)
                 model._finish_fit(self.method, self.data, trained)
         del self.data, self.in_folds, self.forest, self.records
+        self.seconds += _seconds(start, shared)
 
-    def _trained_in_time(self, limit):
-        """Members trained on all rows; None if, for lack of time, they are worse than before."""
+    def _keeps_trees(self):
+        """Are the trees of the folds part of the forest that is trained on all rows?"""
+        is_small = self.n_done <= KEPT * self.n_wanted
+        return is_small and not (self.is_cut or getattr(self.estimator, "oob_score", False))
+
+    def _trained_in_time(self, trees, limit, shared):
+        """Trees trained on all rows; None if, for lack of time, they are worse than before."""
         try:
-            trained = self._trained(self.data, range(self.n_wanted), limit)
+            trained = self._trained(self.data, trees, limit, shared)
         except NotInTime:
             return None
         is_cut = limit is not None and limit.is_cut and not self.is_cut
-        is_smaller = len(trained.forests) < min(self.n_wanted, self.n_done)
+        is_smaller = trees[0] + len(trained.forests) < min(self.n_wanted, self.n_done)
         return None if is_cut or is_smaller else trained
 
 
@@ -336,11 +350,13 @@ class OtherMember(Member):
 
     def train(self, samples, limit, is_wanted):
         """Train on all rows, or keep the model of the last fold if there is no time."""
+        start = time.perf_counter()
         has_time = limit is None or limit.left() > self.final_seconds
         self.is_refitted = has_time and not samples.is_given
         if self.is_refitted:
             self.fitted = self._fitted(samples, np.flatnonzero(samples.fold >= 0))
         del self.total, self.n_predicted
+        self.seconds += time.perf_counter() - start
 
     def _fitted(self, samples, own):
         model, options = clone(self.model), {}
@@ -379,6 +395,11 @@ def _takes_weight(model):
         return True
     is_routed = get_config()["enable_metadata_routing"]
     return is_routed and get_routing_for_object(model).consumes("fit", ["sample_weight"])
+
+
+def _seconds(start, shared):
+    """Seconds since the start, or the part of them in which the threads worked for this thread."""
+    return time.perf_counter() - start if shared is None else shared.seconds()
 
 
 def entry_of(item, known, is_class):

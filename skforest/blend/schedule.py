@@ -1,12 +1,12 @@
-"""Schedule of a blend with a time limit: the order of its members, and how far each is trained.
+"""Schedule of a blend: the order of its members, and how far each is trained with a time limit.
 
-The kind of forest that most often gets the largest weight comes first, with half of the time. The
-others follow, from the fastest to the slowest. Each begins with one bag, or some trees. The
-remaining time goes to members that have a positive weight on the rows that all members predict.
+With a limit, the kind of forest that most often gets the largest weight comes first, with half of
+the time. The others follow, from the fastest to the slowest. Each begins with one bag, or some
+trees. The remaining time goes to members that have a positive weight on the rows that all members
+predict.
 """
 
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 
@@ -37,26 +37,41 @@ def named(member):
         raise
 
 
-def train_together(members, samples, n_jobs):
-    """Train members on the folds at the same time, in `n_jobs` threads; return those left.
+def train_each(members, train, n_jobs, steps, title="{}"):
+    """Call ``train(member)`` for each member; `steps` show their `title`.
 
-    These are estimators of other packages, those with a time limit of their own, and all members
-    if there is one thread, or if processes train them.
+    Unless steps are shown, forests of this package without a time limit of their own are trained
+    at the same time, by ``train(member, shared=SharedThreads)``, if `n_jobs` are several threads.
     """
-    if not has_threads(n_jobs):
-        return members
-    own = [member for member in members if isinstance(member, OwnMember)]
-    own = [member for member in own if member.estimator.time_limit is None]
-    for member in own:
+
+    def called(member, **shared):
+        with named(member):
+            train(member, **shared)
+
+    own = []
+    if has_threads(n_jobs) and not steps.verbose:
+        own = [member for member in members if isinstance(member, OwnMember)]
+        own = [member for member in own if member.estimator.time_limit is None]
+    together(
+        [lambda shared, member=member: called(member, shared=shared) for member in own], n_jobs
+    )
+    for member in members:
+        if member not in own:
+            steps.begin(title.format(member.name))
+            called(member)
+            steps.end()
+
+
+def train_folds(members, samples, n_jobs, steps):
+    """Train members on all folds."""
+
+    def extend(member, **shared):
+        member.extend(member.n_folds, samples, **shared)
+
+    for member in members:
         with named(member):
             member.begin(samples)
-
-    def extend(member, shared):
-        with named(member):
-            member.extend(member.n_folds, samples, shared=shared)
-
-    together([partial(extend, member) for member in own], n_jobs)
-    return [member for member in members if member not in own]
+    train_each(members, extend, n_jobs, steps)
 
 
 def train_in_time(members, samples, limit, criterion_of):

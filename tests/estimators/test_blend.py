@@ -52,11 +52,11 @@ from skforest.training.method import Sampling, member_of, n_members
     ],
     ids=lambda value: type(value).__name__,
 )
-@pytest.mark.parametrize("n_folds", [5, 2])
+@pytest.mark.parametrize("n_folds", [5, 2, 1])
 def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(
     forest, data, n_folds, monkeypatch
 ):
-    """With many rows, those of two folds are predicted, by two fifths of the members."""
+    """With many rows, those of some folds are predicted, by the same share of the members."""
     X, y = data
     monkeypatch.setattr(skforest.blend.members, "COMPARED", len(X) * n_folds // 5)
     kind = BlendedForestClassifier if is_classifier(forest) else BlendedForestRegressor
@@ -155,15 +155,16 @@ def test_members_of_small_weight_are_not_trained_again(monkeypatch):
     np.testing.assert_array_equal(board["refitted"], board["weight"] > 0)
 
 
-def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
-    """Scores and weights are those of the rows of two folds; `refit=False` needs all folds."""
+@pytest.mark.parametrize("n_folds", [1, 2])
+def test_members_are_compared_on_some_folds_of_many_rows(n_folds, monkeypatch):
+    """Scores and weights are those of the rows of these folds; `refit=False` needs all folds."""
     X, y = classes()
-    monkeypatch.setattr(skforest.blend.members, "COMPARED", 20)
+    monkeypatch.setattr(skforest.blend.members, "COMPARED", n_folds * len(X) // 5)
     linear = make_pipeline(StandardScaler(), LogisticRegression())
     blend = classifier(members=[ManifoldForestClassifier(10), ("linear", linear)]).fit(X, y)
     number = {row.tobytes(): i for i, row in enumerate(X)}
     folds = folds_of(blend, X, y)
-    assert len(folds) == 2
+    assert len(folds) == n_folds
     losses = []
     for rows, left_out in folds:
         label = y[[number[row.tobytes()] for row in left_out]]
@@ -177,9 +178,50 @@ def test_members_are_compared_on_two_folds_of_many_rows(monkeypatch):
     for refit in (True, False):
         members = classifier(refit=refit, members=["manifold"] * 2).fit(X, y).members_
         sizes[refit] = {len(member.forest_) for member in members.values()}
-    assert sizes == {True: {40}, False: {100}}
+    assert sizes == {True: {20 * n_folds}, False: {100}}
     few = classifier(members=[ManifoldForestClassifier(7)] * 2).fit(X, y).members_.values()
-    assert {len(member.forest_) for member in few} == {3}  # two fifths of the trees, rounded up
+    assert {len(member.forest_) for member in few} == {[2, 3][n_folds - 1]}  # rounded up
+
+
+@pytest.mark.parametrize("n_folds", [1, 2, 3])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    "forest, data",
+    [
+        (ManifoldForestClassifier(10), classes()),
+        (CO2ForestRegressor(10, **CO2), targets()),
+        (RandomHingeForestClassifier(10, **HINGE), classes()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_trees_that_few_folds_left_out_are_kept(forest, data, n_jobs, n_folds, monkeypatch):
+    """If they are at most half of the trees, only the others are trained on all rows."""
+    X, y = data
+    monkeypatch.setattr(skforest.blend.members, "COMPARED", n_folds * len(X) // 5)
+    kind = BlendedForestClassifier if is_classifier(forest) else BlendedForestRegressor
+    blend = kind([forest], random_state=0, n_jobs=n_jobs).fit(X, y)
+    (member,) = blend.members_.values()
+    assert blend.leaderboard_["refitted"][list(blend.weights_)].all()
+    alone = clone(member).fit(X, y)
+    samples = blend._read_samples(X, y, None, None)
+    (of_folds,) = kind([forest], random_state=0)._new_members(np.random.RandomState(0))
+    of_folds.train_folds(samples)
+    n = n_members(member.forest_)
+    assert n == of_folds.n_wanted
+    n_kept = n_folds * n // 5 if n_folds < 3 else 0
+    for number in range(n):
+        source = of_folds.forest if number < n_kept else alone.forest_
+        expected = member_of(source, number).response(X)
+        np.testing.assert_array_equal(member_of(member.forest_, number).response(X), expected)
+
+
+def test_members_with_an_out_of_bag_score_keep_no_trees(monkeypatch):
+    """Rows that a fold left out are not those that a tree did not draw."""
+    X, y = classes()
+    monkeypatch.setattr(skforest.blend.members, "COMPARED", 20)
+    forest = ManifoldForestClassifier(30, bootstrap=True, oob_score=True)
+    (member,) = classifier(members=[forest]).fit(X, y).members_.values()
+    assert member.oob_score_ == clone(member).fit(X, y).oob_score_
 
 
 def test_rows_that_a_member_merges_are_compared(monkeypatch):

@@ -25,6 +25,8 @@ from makers import start_python
 from sklearn.base import clone, is_classifier
 
 from skforest import BlendedForestRegressor, ManifoldForestRegressor
+from skforest.blend import schedule
+from skforest.blend.blend import MIN_REFITTED
 from skforest.training import method
 from skforest.training.shared_threads import SharedThreads, together
 from skforest.training.threads import Control, in_parallel, return_freed_memory
@@ -245,6 +247,21 @@ def test_members_of_a_blend_are_the_same_in_shared_threads(table):
     )
     assert one.weights_ == three.weights_
     np.testing.assert_array_equal(one.predict(X), three.predict(X))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_members_share_threads_on_the_folds_and_on_all_rows(n_jobs, table, monkeypatch):
+    X, y = table
+    numbers = []
+
+    def counted(functions, n_jobs):
+        numbers.append(len(functions))
+        together(functions, n_jobs)
+
+    monkeypatch.setattr(schedule, "together", counted)
+    weights = BlendedForestRegressor(random_state=0, n_jobs=n_jobs).fit(X, y[False]).weights_
+    n_again = sum(weight >= MIN_REFITTED for weight in weights.values())
+    assert numbers == ([len(weights), n_again] if n_jobs > 1 else [0, 0])
 
 
 @pytest.mark.skipif(
