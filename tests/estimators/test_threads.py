@@ -240,28 +240,23 @@ def test_an_interrupt_ends_the_forests_that_share_threads():
     assert time.monotonic() < end
 
 
-def test_members_of_a_blend_are_the_same_in_shared_threads(table):
+def test_members_of_a_blend_share_threads_and_are_the_same(table, monkeypatch):
+    """They share them on the folds, and where they are trained again on all rows."""
     X, y = table
-    one, three = (
-        BlendedForestRegressor(random_state=0, n_jobs=n_jobs).fit(X, y[False]) for n_jobs in (1, 3)
-    )
-    assert one.weights_ == three.weights_
-    np.testing.assert_array_equal(one.predict(X), three.predict(X))
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_members_share_threads_on_the_folds_and_on_all_rows(n_jobs, table, monkeypatch):
-    X, y = table
-    numbers = []
+    numbers, blends = [], {}
 
     def counted(functions, n_jobs):
         numbers.append(len(functions))
         together(functions, n_jobs)
 
     monkeypatch.setattr(schedule, "together", counted)
-    weights = BlendedForestRegressor(random_state=0, n_jobs=n_jobs).fit(X, y[False]).weights_
+    for n_jobs in (1, 3):
+        blends[n_jobs] = BlendedForestRegressor(random_state=0, n_jobs=n_jobs).fit(X, y[False])
+    weights = blends[1].weights_
     n_again = sum(weight >= MIN_REFITTED for weight in weights.values())
-    assert numbers == ([len(weights), n_again] if n_jobs > 1 else [0, 0])
+    assert numbers == [0, 0, len(weights), n_again] and n_again
+    assert weights == blends[3].weights_
+    np.testing.assert_array_equal(blends[1].predict(X), blends[3].predict(X))
 
 
 @pytest.mark.skipif(
