@@ -36,7 +36,12 @@ def sample_folds(cv, X, y, rows, groups, is_class):
         first, n_copies = np.searchsorted(row, own), np.bincount(row)[own]
         fold = np.full(len(is_present), -1)
         fold[present] = of_copy[first + number % n_copies]
-        parts = (row, of_copy, copies.weight) if len(row) > len(rows) else None
+        parts = None
+        if len(row) > len(rows):
+            sample, copy = _pairs(np.bincount(own), np.bincount(row))
+            weight = copies.weight[copy] / np.bincount(copy)[copy]
+            is_divided = np.bincount(row)[row[copy]] > 1
+            parts = present[sample], of_copy[copy], weight, is_divided
         return fold, n_folds, parts, None
     samples = np.arange(len(is_present))  # those that the splitter sees
     if isinstance(cv, Integral):
@@ -84,6 +89,18 @@ def sample_folds(cv, X, y, rows, groups, is_class):
     is_test = code[present] == IS_LEFT_OUT
     fold[present] = np.where(is_test.any(axis=1), is_test.argmax(axis=1), code.shape[1])
     return fold, code.shape[1], None, code
+
+
+def _pairs(n_samples, n_copies):
+    """Pairs of samples and copies: in each row, they take turns, until all of both have a pair.
+
+    The arguments are those of each row, the results numbers of samples and copies, row by row.
+    """
+    n_pairs = np.maximum(n_samples, n_copies)
+    row = np.repeat(np.arange(len(n_pairs)), n_pairs)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
+    starts = [np.cumsum(n) - n for n in (n_samples, n_copies)]
+    return [start[row] + number % n[row] for start, n in zip(starts, (n_samples, n_copies))]
 
 
 def compares_all_rows(blend, groups):

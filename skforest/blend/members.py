@@ -43,10 +43,11 @@ class BlendedRows:
     """Training data shared by all members: the samples, their folds, and the distinct rows.
 
     Members are compared on the rows of the first `n_compared` folds, or of all folds. If copies of
-    a row may be in several folds, `parts` has the rows, folds and weights of the copies; otherwise
-    it is None. `splits`, int8 of shape (n_samples, n_folds), says for each fold which samples
-    train and which are predicted, see `TrainingSet.with_folds`; None: the samples of the fold are
-    predicted, and all others train. `groups` are the group numbers of the samples, or None.
+    a row may be in several folds, `parts` has pairs of a sample and a copy of its row: the sample,
+    the fold of the copy, the weight, and whether the row has several copies; otherwise it is None.
+    `splits`, int8 of shape (n_samples, n_folds), says for each fold which samples train and which
+    are predicted, see `TrainingSet.with_folds`; None: the samples of the fold are predicted, and
+    all others train. `groups` are the group numbers of the samples, or None.
 
     `training` has X, y, weight and groups of the samples that train, and `trained_rows` is their
     TrainingSet. If `is_given`, the samples are other rows, which are predicted only.
@@ -128,13 +129,11 @@ class BlendedRows:
         fold, rows = data.least_of_samples(self.fold), np.arange(len(data))
         if self.parts is None:
             return data, fold, rows
-        row, fold_of_part, weight = self.parts
-        is_split = np.bincount(row) > 1
-        # A member may merge several rows into one.
-        row_of_member = data.row_of_sample[self.first]
-        is_split = np.bincount(row_of_member, weights=is_split, minlength=len(data)) > 0
-        row = row_of_member[row]
-        fold_of_part = np.where(is_split[row], fold_of_part, fold[row])
+        sample, fold_of_part, weight, is_divided = self.parts
+        # A member may merge several rows into one, or tell samples of one row apart.
+        row = data.row_of_sample[sample]
+        is_divided = np.bincount(row, weights=is_divided, minlength=len(data)) > 0
+        fold_of_part = np.where(is_divided[row], fold_of_part, fold[row])
         part, of_part = np.unique(row * self.n_folds + fold_of_part, return_inverse=True)
         weight = np.bincount(of_part, weights=weight)
         rows, fold = np.divmod(part, self.n_folds)
@@ -205,7 +204,7 @@ class OwnMember(Member):
             n_trees = -(-n_trees * n_left_out // samples.n_folds)
         self.n_folds = max(n_trees, n_left_out)  # of trees, each without a fold
         self.n_left_out, self.n_done = n_left_out, 0
-        self.forest, self.records = None, []
+        self.forest, self.records, self.bags = None, [], []
         self.is_cut = False
         self.growth = max(1.0, self.n_wanted / self.n_folds)
         self.in_folds, self.is_whole = self.data, samples.is_given
@@ -218,9 +217,7 @@ class OwnMember(Member):
         start, limit = time.perf_counter(), earlier(limit, self._limit)
         trees = range(self.n_done, self.n_done + n)
         trained = self._trained(self.in_folds, trees, limit, shared)
-        self.forest = self.method.finish(trained, self.forest)
-        self.records += trained.records
-        self.estimator._store(self.forest, self.settings, self.records)
+        self._store(trained)
         self.is_cut |= limit is not None and limit.is_cut
         self.n_done += len(trained.forests)
         self.seconds += _seconds(start, shared)
@@ -235,6 +232,19 @@ class OwnMember(Member):
             part = self.folder / ("all" if data is self.data else "folds")
             request = replace(request, checkpoint=self.estimator._checkpoint(part, data))
         return train_members(self.method, data, members, self.estimator._seed, request)
+
+    def _store(self, trained):
+        """Store the forest of all trees so far in the estimator."""
+        if self.method.only_joins:
+            self.forest = self.method.finish(trained, self.forest)
+            self.records += trained.records
+        else:  # a calibration is that of all bags, however many were trained at once
+            self.bags += zip(trained.forests, trained.records)
+            forests = [bag.replaced(bag.arrays) for bag, _ in self.bags]
+            self.records = [dict(record) for _, record in self.bags]
+            given = {"records": self.records, "members": range(len(forests))}
+            self.forest = self.method.finish(replace(trained, forests=forests, **given))
+        self.estimator._store(self.forest, self.settings, self.records)
 
     def response(self, samples):
         """Mean response of each compared row over the trees that left it out; NaN if none did."""
@@ -263,10 +273,11 @@ class OwnMember(Member):
             trained = self._trained_in_time(range(first, self.n_wanted), limit, shared)
             self.is_refitted = trained is not None
             if self.is_refitted:
-                forest = self.method.finish(trained, self.forest if first else None)
-                model._store(forest, self.settings, trained.records, first)
+                if not first:
+                    self.forest, self.records, self.bags = None, [], []
+                self._store(trained)
                 model._finish_fit(self.method, self.data, trained)
-        del self.data, self.in_folds, self.forest, self.records
+        del self.data, self.in_folds, self.forest, self.records, self.bags
         self.seconds += _seconds(start, shared)
 
     def _keeps_trees(self):

@@ -170,6 +170,8 @@ def checked_target(y, is_class, known, name="y"):
     `known` has the labels that each model knows, or None, by its name.
     """
     if is_class:
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise ValueError(f"{name} has {np.shape(y)[1]} outputs; this function takes one")
         check_labels(y, name)
         y = column_or_1d(np.asarray(y), warn=True)
     y = np.asarray(y)

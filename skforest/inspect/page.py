@@ -80,8 +80,10 @@ class Section:
         import matplotlib.pyplot as plt
 
         file = io.BytesIO()
-        figure.savefig(file, format="svg", metadata={"Date": None})
-        plt.close(figure)
+        try:
+            figure.savefig(file, format="svg", metadata={"Date": None})
+        finally:
+            plt.close(figure)
         source = base64.b64encode(file.getvalue()).decode()
         is_broad = " class=broad" if figure.get_figwidth() > BROAD else ""
         self.html.append(
@@ -150,7 +152,8 @@ def bars(names, losses, what):
 
     figure, ax = plt.subplots(figsize=(7, 0.8 + 0.28 * len(names)), layout="constrained")
     mean, deviation = np.mean(losses, axis=1)[::-1], np.std(losses, axis=1)[::-1]
-    ax.barh(names[::-1], mean, xerr=deviation, color=COLOURS[0], ecolor="grey")
+    ax.barh(range(len(names)), mean, xerr=deviation, color=COLOURS[0], ecolor="grey")
+    ax.set_yticks(range(len(names)), names[::-1], parse_math=False)
     ax.set(xlabel=f"decrease of {what}")
     ax.spines[["top", "right"]].set_visible(False)
     return figure
@@ -165,9 +168,9 @@ def contributions(pictures):
     for ax, (title, labels, values) in zip(np.ravel(axes), pictures):
         colours = [COLOURS[1] if value < 0 else COLOURS[0] for value in values[::-1]]
         ax.barh(range(len(values)), values[::-1], color=colours)
-        ax.set_yticks(range(len(values)), labels[::-1], fontsize=8)
+        ax.set_yticks(range(len(values)), labels[::-1], fontsize=8, parse_math=False)
         ax.axvline(0, color="grey", linewidth=0.8)
-        ax.set_title(title, fontsize=9)
+        ax.set_title(title, fontsize=9, parse_math=False)
         ax.locator_params("x", nbins=3)
         ax.spines[["top", "right"]].set_visible(False)
     return figure

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from blends import CO2, classes, classifier, each_kind
+from blends import CO2, classes, classifier, each_kind, targets
 from makers import response
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
@@ -18,10 +18,13 @@ from sklearn.model_selection import ShuffleSplit
 
 import skforest
 from skforest import (
+    BlendedForestRegressor,
     CO2ForestClassifier,
     ManifoldForestClassifier,
     ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
 )
 from skforest.blend.members import OwnMember, criterion_of
 from skforest.blend.schedule import shortened, train_in_time
@@ -169,6 +172,25 @@ def test_a_limit_that_is_not_reached_changes_no_weight(blend, data):
     free, limited = clone(blend).fit(X, y), blend.set_params(time_limit=600).fit(X, y)
     assert list(limited.weights_.items()) == list(free.weights_.items())
     np.testing.assert_array_equal(response(limited, X), response(free, X))
+
+
+@pytest.mark.parametrize(
+    "bags",
+    [
+        ObliqueBoostingRegressor(8, n_bags=3, loss="poisson"),
+        ObliqueBoostingRegressor(8, n_bags=5, loss="quantile", quantile=0.9),
+        RandomHingeForestRegressor(4, n_bags=5, max_iter=50, loss="quantile", quantile=0.9),
+    ],
+    ids=["poisson", "quantile", "hinge"],
+)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_bags_are_calibrated_together_though_a_limit_trains_them_one_by_one(bags, n_jobs):
+    X, y = targets()
+    y = y - y.min() + 0.1
+    free = BlendedForestRegressor([bags], random_state=0).fit(X, y)
+    limited = BlendedForestRegressor([bags], random_state=0, time_limit=600, n_jobs=n_jobs)
+    np.testing.assert_array_equal(limited.fit(X, y).predict(X), free.predict(X))
+    assert limited.score_ == free.score_
 
 
 def test_bags_that_a_limit_cut_short_are_kept(monkeypatch):

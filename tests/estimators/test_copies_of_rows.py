@@ -9,7 +9,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import skforest
-from skforest import ManifoldForestClassifier, ManifoldForestRegressor
+from skforest import BlendedForestClassifier, ManifoldForestClassifier, ManifoldForestRegressor
 from skforest.table.training_set import (
     MAX_COPIES,
     TrainingSet,
@@ -304,3 +304,24 @@ def test_all_rows_may_be_drawn():
         assert_array_equal(models[0].predict(X), other.predict(X))
     with pytest.raises(ValueError, match="max_samples=21 is more than the 20 distinct rows"):
         models[0].set_params(max_samples=21).fit(X, y)
+
+
+@pytest.mark.parametrize("first", [0, 1_700_000_000])
+@pytest.mark.parametrize("kind", ["manifold", "co2", "hinge", "boosting"])
+def test_a_blend_keeps_the_weight_of_rows_that_only_its_members_tell_apart(kind, first):
+    """Seconds since 1970 are equal in float32, and far apart once a member has scaled them."""
+    rng = np.random.default_rng(0)
+    X = first + 10.0 * rng.integers(0, 40, (300, 1))
+    y = ((X[:, 0] - first) // 80 % 2).astype(int)
+    y[:20] = 1 - y[:20]
+    weight = rng.integers(1, 4, 300)
+    blend = BlendedForestClassifier([kind], random_state=0)
+    samples = blend._read_samples(X, y, weight, None)
+    (member,) = blend._new_members(np.random.RandomState(0))
+    member.begin(samples)
+    of_folds = np.bincount(member.row, member.in_folds.weight, minlength=len(member.data))
+    np.testing.assert_allclose(of_folds, member.data.weight)
+    assert of_folds.sum() == weight.sum()
+    if first and kind != "manifold":
+        assert len(member.data) > len(samples.rows)
+        assert blend.fit(X, y, sample_weight=weight).score(X, y, weight) > 0.85

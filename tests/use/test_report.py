@@ -40,6 +40,7 @@ from skforest.inspect.comparison import (
     scores_of,
 )
 from skforest.inspect.explain import values_of_table
+from skforest.inspect.page import Section
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("matplotlib").use("Agg")
@@ -523,3 +524,35 @@ def test_five_rows_are_enough_for_five_folds():
         assert check_baseline_rows(is_class, enough, None, None) is None
         with pytest.raises(ValueError, match="but there are 4 rows"):
             check_baseline_rows(is_class, few, None, None)
+
+
+def test_texts_with_dollars_are_no_formulas(small):
+    """matplotlib reads what is between two of them as a formula, and fails for some."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"price": rng.choice(["US$100 ($\\fees$)", "low"], 120)})
+    frame["$\\none$"] = rng.normal(size=120)
+    y = (frame["price"] == "low").to_numpy() ^ (frame.iloc[:, 1] > 1).to_numpy()
+    open_before = plt.get_fignums()
+    page = describe(
+        ManifoldForestClassifier(3, max_depth=3, random_state=0).fit(frame, y), frame, y
+    )
+    assert "US$100" in str(page)
+    assert plt.get_fignums() == open_before
+
+
+def test_a_figure_that_cannot_be_drawn_is_closed():
+    before = plt.get_fignums()
+    figure, ax = plt.subplots()
+    ax.set_title("$\\none$")
+    with pytest.raises(ValueError, match="none"):
+        Section("title").picture(figure, "a formula")
+    assert plt.get_fignums() == before
+
+
+def test_several_outputs_of_labels_are_refused_by_name():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.zeros((60, 2), dtype=int)
+    y[:30] = 1
+    model = ManifoldForestClassifier(3).fit(X, y)
+    for call in (describe, leaderboard):
+        with pytest.raises(ValueError, match="has 2 outputs; this function takes one"):
+            call(model, X, y)
