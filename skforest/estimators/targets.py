@@ -530,6 +530,10 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
                 f"{type(self.loss).__name__}.inverse_link returned shape {linked.shape}, expected "
                 f"{response.shape}"
             )
+        if (np.isfinite(response) & ~np.isfinite(linked)).any():  # NaN: a row without prediction
+            raise ValueError(
+                f"{type(self.loss).__name__}.inverse_link returned infinite or missing numbers"
+            )
         return linked
 
     def predictor(self):

@@ -447,7 +447,7 @@ class _Rows:
         column = self._frame.get_column(self.names[j])
         series = nw.new_series(self.names[j], values, backend=self._frame.implementation)
         if j in self._dates:
-            return dated(series, column.dtype)
+            return dated(series, column)
         is_number = column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean)
         return series.cast(column.dtype) if is_number else series
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from itertools import product
 from numbers import Integral, Real
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -53,8 +54,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     Missing dates, and text that is no date, become NaN. Text is ISO 8601, as ``2025-12-31 18:00``,
-    or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``. Times with a zone are read
-    in the zone that their column had in `fit`, and text with an offset is read in UTC.
+    or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``. Times with a zone, or an
+    offset, are read in the zone that their column had in `fit`; a column of text has UTC.
 
     Examples
     --------
@@ -110,7 +111,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 continue
             form = _format_of(table, j)
             if form is not None:
-                zone = getattr(table.columns[j].dtype, "time_zone", None)
+                zone = _zone_of(table.columns[j])
                 known = (times := times_of(table, j, zone, form))[~np.isnat(times)]
                 origin = int(known.min().astype("M8[D]").astype(int)) if len(known) else 0
                 found = _features(known, origin)
@@ -227,54 +228,106 @@ def _features(times, origin):
 def times_of(table, j, zone, form):
     """Dates of a column: ndarray of shape (n_samples,), datetime64[us]."""
     column, name = table.columns[j], table.names[j]
-    dtype = column.dtype
     if is_duration(column):
         raise TypeError(f"column {name!r} of X holds {NOT_DATES}")
-    if isinstance(dtype, nw.Datetime):
-        if (dtype.time_zone is None) != (zone is None):
-            raise ValueError(f"column {name!r} of X has times with a zone in fit or now, not both")
-        column = column.dt.convert_time_zone(zone).dt.replace_time_zone(None) if zone else column
-    if isinstance(dtype, nw.Datetime | nw.Date) or getattr(dtype, "kind", "") == "M":
-        return np.asarray(column).astype("M8[us]")
+    mixed = f"column {name!r} of X has times with a zone in fit or now, not both"
+    own = _zone_of(column)
+    if isinstance(column.dtype, nw.Datetime) or own is not None:
+        if (own is None) != (zone is None):
+            raise ValueError(mixed)
+        column = column if zone is None else _local(column, zone)
+    if isinstance(column.dtype, nw.Datetime | nw.Date) or getattr(column.dtype, "kind", "") == "M":
+        times = np.asarray(column)
+        found = times.astype("M8[us]")
+        found[found.astype(times.dtype) != times] = "NaT"  # beyond the range of microseconds
+        return found
     texts = table.values(j).tolist()
-    known = {text: _parsed(text, form) for text in set(texts)}
-    given = [text for text in known if not is_missing(text) and text != ""]
-    if given and all(np.isnat(known[text]) for text in given):
+    moments = {text: _moment(text, form) for text in set(texts)}
+    given = [text for text in moments if not is_missing(text) and text != ""]
+    if given and all(moments[text] is None for text in given):
         number = "; convert numbers first, as with pandas.to_datetime and unit"
         raise ValueError(
             f"column {name!r} of X has {given[0]!r} and no date of the form in fit"
             + number * isinstance(given[0], Real)
         )
+    if zone and any(moment and moment.tzinfo is None for moment in moments.values()):
+        raise ValueError(mixed)
+    known = {text: _time(moment, zone) for text, moment in moments.items()}
     return np.array([known[text] for text in texts], dtype="M8[us]")
 
 
 def days_of(table, j, form="ISO"):
     """A column of dates as days since 1970: ndarray of shape (n_samples,), float64."""
-    times = times_of(table, j, getattr(table.columns[j].dtype, "time_zone", None), form)
+    times = times_of(table, j, _zone_of(table.columns[j]), form)
     return (times - np.datetime64(0, "us")) / np.timedelta64(1, "D")
 
 
-def dated(series, dtype):
-    """A series of days since 1970 as one of dates with a dtype."""
+def dated(series, like):
+    """A series of days since 1970 as one of dates, with the dtype of another series."""
     times = np.rint(series.to_numpy() * 86_400e6).astype("M8[us]")
     found = nw.new_series(series.name, times, backend=series.implementation)
-    zone = getattr(dtype, "time_zone", None)
-    return (found if zone is None else found.dt.replace_time_zone(zone)).cast(dtype)
+    zone = _zone_of(like)
+    if zone is None:
+        return found.cast(like.dtype)
+    if not _is_pandas(like):
+        return found.dt.replace_time_zone(zone).cast(like.dtype)
+    # Of an hour that is there twice, the first; of one that is left out, the end.
+    clock = {"ambiguous": np.ones(len(times), dtype=bool), "nonexistent": "shift_forward"}
+    native = found.to_native().dt.tz_localize(zone, **clock).astype(like.to_native().dtype)
+    return nw.from_native(native, series_only=True)
 
 
-def _parsed(value, form):
-    """A text, or an object of a date, as datetime64; NaT if it is missing or has another form."""
+def _zone_of(column):
+    """The time zone of a column, such as "America/New_York"; None without one."""
+    if isinstance(column.dtype, nw.Unknown) and _is_pandas(column):
+        zone = getattr(column.to_native().dtype, "tz", None)
+        return None if zone is None else str(zone)
+    return getattr(column.dtype, "time_zone", None)
+
+
+def _is_pandas(column):
+    """Is it a series of pandas? narwhals reads only some names of its zones."""
+    return column.implementation.is_pandas_like()
+
+
+def _local(column, zone):
+    """A column of times with a zone as local times of a zone."""
+    if not _is_pandas(column):
+        return column.dt.convert_time_zone(zone).dt.replace_time_zone(None)
+    native = column.to_native().dt.tz_convert(zone).dt.tz_localize(None)
+    return nw.from_native(native, series_only=True)
+
+
+def _moment(value, form):
+    """A text, or an object of a date, as datetime; None if it is missing or has another form."""
     if is_missing(value) or isinstance(value, Real):
-        return np.datetime64("NaT", "us")
+        return None
     text, form = (value, form) if isinstance(value, str) else (value.isoformat(), "ISO")
     try:
         if form != "ISO":
-            found = datetime.strptime(text.strip(), form)
-        else:  # not numbers of 8 digits, such as codes
-            found = datetime.fromisoformat(text.strip() if text[4:5] == "-" else "")
+            return datetime.strptime(text.strip(), form)
+        # not numbers of 8 digits, such as codes
+        return datetime.fromisoformat(text.strip() if text[4:5] == "-" else "")
     except (ValueError, OverflowError):
+        return None
+
+
+def _time(moment, zone=None):
+    """A datetime or None as datetime64, in a zone, or in UTC, if it has an offset."""
+    if moment is None:
         return np.datetime64("NaT", "us")
-    return np.datetime64(found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found)
+    if moment.tzinfo is not None:
+        try:
+            place = UTC if zone is None else ZoneInfo(zone)
+        except (ValueError, ZoneInfoNotFoundError):  # an offset, such as "+05:30"
+            place = datetime.strptime(zone.removeprefix("UTC"), "%z").tzinfo
+        moment = moment.astimezone(place).replace(tzinfo=None)
+    return np.datetime64(moment)
+
+
+def _parsed(text, form):
+    """A text as datetime64; NaT if it is missing or has another form."""
+    return _time(_moment(text, form))
 
 
 def _format_of(table, j):

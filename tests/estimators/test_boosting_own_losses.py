@@ -13,6 +13,7 @@ import skforest
 from skforest import (
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
+    RandomHingeForestRegressor,
     save,
 )
 from skforest.training.losses import user
@@ -169,3 +170,35 @@ def test_an_inverse_link_must_keep_the_shape():
     # The fit predicts held-out rows, if it has any.
     with pytest.raises(ValueError, match=r"Flat.inverse_link returned shape \(150,\), expected"):
         quick(ObliqueBoostingRegressor, loss=Flat()).fit(X, y).predict(X)
+
+
+@pytest.mark.parametrize("model", [ObliqueBoostingRegressor, RandomHingeForestRegressor])
+def test_an_inverse_link_must_return_numbers(model):
+    class Missing(OwnSquaredError):
+        def inverse_link(self, raw):
+            return np.full_like(raw, np.nan)
+
+    X, y = rows_of(ObliqueBoostingRegressor)
+    fitted = model(3, loss=Missing(), n_bags=1)
+    if model is ObliqueBoostingRegressor:  # with held-out rows, the fit predicts them
+        fitted.set_params(early_stopping=False)
+    fitted.fit(X, y)
+    with pytest.raises(ValueError, match="Missing.inverse_link returned infinite or missing"):
+        fitted.predict(X)
+
+
+def test_boosting_needs_second_derivatives():
+    """Without any, the step of a leaf would be its gradient divided by the penalty alone."""
+
+    class Straight(OwnSquaredError):
+        def gradient_hessian(self, y, raw):
+            slope, curve = super().gradient_hessian(y, raw)
+            return slope, 0 * curve
+
+    X, y = rows_of(ObliqueBoostingRegressor)
+    with pytest.raises(ValueError, match="Straight.gradient_hessian returned second derivatives"):
+        quick(ObliqueBoostingRegressor, loss=Straight()).fit(X, y)
+    constant = quick(ObliqueBoostingRegressor, loss=Straight()).fit(
+        X, 0 * y + 1
+    )  # nothing to learn
+    assert (constant.predict(X) == 1).all()

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import skforest
-from skforest import DateFeatures
+from skforest import DateFeatures, ManifoldForestRegressor, counterfactual
 from skforest.table.dates import dated, days_of
 from skforest.table.frames import read_table
 
@@ -77,6 +77,83 @@ def test_text_and_zones(form):
     own = expected(X["when"])
     found = model.transform(X.assign(when=given))
     pd.testing.assert_frame_equal(found[list(own)], own, check_dtype=False, atol=1e-6)
+
+
+ZONES = ["America/New_York", "America/Port-au-Prince", "Etc/GMT+5", "Asia/Tokyo", "UTC", "+05:30"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("backend", ["numpy", "pyarrow", "polars"])
+def test_hours_are_those_of_the_zone(zone, backend):
+    """narwhals does not read all names of the zones of pandas."""
+    moments = pd.date_range("2025-03-08 05:30", periods=60, freq="7h", tz="UTC")
+    local = pd.Series(moments.tz_convert(zone))
+    others = pd.Series(moments.tz_convert("America/Los_Angeles"))
+    given = {"zone": local, "other": others}
+    if backend == "pyarrow":
+        pytest.importorskip("pyarrow")
+        given = {
+            name: series.convert_dtypes(dtype_backend="pyarrow") for name, series in given.items()
+        }
+    frames = {name: pd.DataFrame({"when": series}) for name, series in given.items()}
+    if backend == "polars":
+        polars = pytest.importorskip("polars")
+        if zone == "+05:30":
+            pytest.skip("polars has no zones without a name")
+        frames = {
+            name: polars.DataFrame({"when": one["when"].to_list()}) for name, one in frames.items()
+        }
+        zones = {"zone": zone, "other": "America/Los_Angeles"}
+        frames = {
+            name: one.with_columns(polars.col("when").dt.convert_time_zone(zones[name]))
+            for name, one in frames.items()
+        }
+    model = DateFeatures().fit(frames["zone"])
+    for frame in frames.values():  # times of another zone are read in that of fit
+        hours = np.asarray(model.transform(frame)["when_hour"])
+        np.testing.assert_allclose(hours, local.dt.hour + local.dt.minute / 60)
+    columns = [local.astype(object), local.map(pd.Timestamp.isoformat)]
+    for column in columns if backend == "numpy" else ():
+        hours = model.transform(pd.DataFrame({"when": column}))["when_hour"]
+        np.testing.assert_allclose(hours, local.dt.hour + local.dt.minute / 60)
+    naive = local.dt.tz_localize(None)
+    for column in (naive, naive.astype(object), naive.astype(str)):
+        with pytest.raises(ValueError, match="'when' of X has times with a zone in fit or now"):
+            model.transform(pd.DataFrame({"when": column}))
+
+
+@pytest.mark.parametrize("zone", [*ZONES, "Europe/Berlin"])
+def test_counterfactuals_of_times_with_a_zone(zone):
+    """They have the dtype of the column, and none is an hour that clocks leave out."""
+    rng = np.random.default_rng(0)
+    when = pd.Timestamp("2025-01-01", tz="UTC") + pd.to_timedelta(rng.integers(0, 8760, 200), "h")
+    X = pd.DataFrame({"when": when.tz_convert(zone), "size": rng.normal(size=200)})
+    y = X["when"].dt.hour.to_numpy() * 1.0
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(10, random_state=0)).fit(X, y)
+    early = X.iloc[[int(np.argmin(y))]]
+    found = counterfactual(model, early, X, target=(15, 24), vary=["when"])
+    assert found.row["when"].dtype == X["when"].dtype
+    assert (model.predict(found.row) >= 15).all()
+
+
+def test_hours_that_clocks_leave_out_or_repeat_become_times_again():
+    times = pd.Series(pd.to_datetime(["2025-03-09 02:30", "2025-11-02 01:30"]))
+    days = days_of(read_table(times.to_frame("when")), 0)
+    like = nw.from_native(
+        times[1:].dt.tz_localize("America/New_York", ambiguous=[True]), series_only=True
+    )
+    again = dated(nw.from_native(pd.Series(days), series_only=True), like)
+    assert [str(time) for time in again.to_list()] == [
+        "2025-03-09 03:00:00-04:00",
+        "2025-11-02 01:30:00-04:00",
+    ]
+
+
+def test_dates_beyond_microseconds_are_missing():
+    times = np.array(["294300-01-01", "2999-12-31", "NaT"], dtype="M8[s]")
+    found = DateFeatures().fit_transform(pd.DataFrame({"when": times}))
+    assert np.isnan(found["when_days"]).tolist() == [True, False, True]
+    assert found["when_days"][1] == 0
 
 
 def test_text_with_different_offsets_from_utc():
@@ -234,5 +311,5 @@ def test_days_become_the_same_dates_again():
     times = pd.Series(pd.date_range("2025-01-01 00:00:01", periods=500, freq="3333333us"))
     days = days_of(read_table(times.to_frame("when")), 0)
     series = nw.from_native(pd.Series(days), series_only=True)
-    again = dated(series, nw.from_native(times, series_only=True).dtype)
+    again = dated(series, nw.from_native(times, series_only=True))
     assert again.to_list() == times.to_list()

@@ -71,7 +71,9 @@ class Loss:
         Returns
         -------
         gradient, hessian : ndarray of shape (n_rows, n_outputs)
-            Finite numbers. `hessian` must be at least 0, and may be an approximation.
+            Finite numbers. `hessian` must be at least 0, and may be an approximation. Oblique
+            boosting adds `l2_regularization` to its sums, so second derivatives should be near 1;
+            they must not all be 0 there.
         """
         raise NotImplementedError
 
@@ -186,6 +188,11 @@ class UserKernel(CallbackKernel):
         trains = weight > 0
         raw, y, weight = raw[trains], y[trains], weight[trains]
         slope, curve = self.derivatives(raw, y)
+        if slope.any() and not curve.any():
+            raise ValueError(
+                f"{self.name}.gradient_hessian returned second derivatives that are all 0; "
+                "boosting divides by their sums, so return a positive approximation"
+            )
         gradient[:], curvature[:] = 0, 0
         gradient[trains], curvature[trains] = weight[:, None] * slope, weight[:, None] * curve
         return np.einsum("i,i->", weight, self.losses(raw, y))
