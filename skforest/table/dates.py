@@ -228,10 +228,10 @@ def _features(times, origin):
 def times_of(table, j, zone, form):
     """Dates of a column: ndarray of shape (n_samples,), datetime64[us]."""
     column, name = table.columns[j], table.names[j]
-    if is_duration(column):
+    own = _zone_of(column)
+    if own is None and is_duration(column):
         raise TypeError(f"column {name!r} of X holds {NOT_DATES}")
     mixed = f"column {name!r} of X has times with a zone in fit or now, not both"
-    own = _zone_of(column)
     if isinstance(column.dtype, nw.Datetime) or own is not None:
         if (own is None) != (zone is None):
             raise ValueError(mixed)
@@ -279,10 +279,11 @@ def dated(series, like):
 
 def _zone_of(column):
     """The time zone of a column, such as "America/New_York"; None without one."""
-    if isinstance(column.dtype, nw.Unknown) and _is_pandas(column):
-        zone = getattr(column.to_native().dtype, "tz", None)
-        return None if zone is None else str(zone)
-    return getattr(column.dtype, "time_zone", None)
+    if not isinstance(column, nw.Series) or not _is_pandas(column):
+        return getattr(column.dtype, "time_zone", None)
+    dtype = column.to_native().dtype
+    zone = getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
+    return None if zone is None else str(zone)
 
 
 def _is_pandas(column):
