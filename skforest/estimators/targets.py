@@ -512,8 +512,12 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
 
     def _prediction_of(self, response):
         """Targets from the response of the forest."""
-        response = self._linked(response)
-        return response[:, 0] if self._is_1d else response
+        linked = self._linked(response)
+        if self._has_own_link and (np.isfinite(response) & ~np.isfinite(linked)).any():
+            raise ValueError(
+                f"{type(self.loss).__name__}.inverse_link returned infinite or missing numbers"
+            )
+        return linked[:, 0] if self._is_1d else linked
 
     @property
     def _has_own_link(self):
@@ -529,10 +533,6 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
             raise ValueError(
                 f"{type(self.loss).__name__}.inverse_link returned shape {linked.shape}, expected "
                 f"{response.shape}"
-            )
-        if (np.isfinite(response) & ~np.isfinite(linked)).any():  # NaN: a row without prediction
-            raise ValueError(
-                f"{type(self.loss).__name__}.inverse_link returned infinite or missing numbers"
             )
         return linked
 
