@@ -59,3 +59,9 @@ def folds_of(blend, X, y, groups=None):
 each_kind = pytest.mark.parametrize(
     "blend, data", [(classifier(), classes()), (regressor(), targets())], ids=["class", "target"]
 )
+
+
+def train_folds(member, samples):
+    """Train a member of a blend without each of the folds."""
+    member.begin(samples)
+    member.extend(member.n_folds, samples)

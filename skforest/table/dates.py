@@ -55,7 +55,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     -----
     Missing dates, and text that is no date, become NaN. Text is ISO 8601, as ``2025-12-31 18:00``,
     or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``. Times with a zone, or an
-    offset, are read in the zone that their column had in `fit`; a column of text has UTC.
+    offset, are read in the zone that their column had in `fit`, or in UTC if it was text.
 
     Examples
     --------

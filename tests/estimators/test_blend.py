@@ -5,7 +5,17 @@ import re
 import numpy as np
 import pytest
 import sklearn
-from blends import CO2, HINGE, classes, classifier, each_kind, folds_of, regressor, targets
+from blends import (
+    CO2,
+    HINGE,
+    classes,
+    classifier,
+    each_kind,
+    folds_of,
+    regressor,
+    targets,
+    train_folds,
+)
 from makers import response
 from skforest._kernels.base.rows import tree_seed
 from sklearn.base import clone, is_classifier
@@ -63,7 +73,7 @@ def test_a_row_is_predicted_by_the_members_that_left_its_fold_out(
     blend = kind([forest], random_state=0)
     samples = blend._read_samples(X, y, None, None)
     (member,) = blend._new_members(np.random.RandomState(0))
-    member.train_folds(samples)
+    train_folds(member, samples)
     found = member.response(samples)
     method, data, forest = member.method, member.data, member.forest
     fold = samples.fold[data.first_samples()]
@@ -205,7 +215,7 @@ def test_trees_that_few_folds_left_out_are_kept(forest, data, n_jobs, n_folds, m
     alone = clone(member).fit(X, y)
     samples = blend._read_samples(X, y, None, None)
     (of_folds,) = kind([forest], random_state=0)._new_members(np.random.RandomState(0))
-    of_folds.train_folds(samples)
+    train_folds(of_folds, samples)
     n = n_members(member.forest_)
     assert n == of_folds.n_wanted
     n_kept = n_folds * n // 5 if n_folds < 3 else 0

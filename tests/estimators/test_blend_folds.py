@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import sklearn
-from blends import classes, classifier, each_kind, folds_of, regressor, targets
+from blends import classes, classifier, each_kind, folds_of, regressor, targets, train_folds
 from makers import bag_of, made, quick_boosting, quick_hinge
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
@@ -154,7 +154,7 @@ def test_members_stop_early_on_given_rows():
     blend = BlendedForestClassifier(members, random_state=0, calibrate=False)
     samples = blend._read_samples(X[:160], y[:160], None, None, (X[160:], y[160:], None))
     for member in blend._new_members(np.random.RandomState(0)):
-        member.train_folds(samples)
+        train_folds(member, samples)
         response = member.response(samples)
         own = {} if member.name == "all" else given
         alone = clone(dict(members)[member.name])
@@ -214,7 +214,7 @@ def test_members_are_trained_on_the_rows_of_a_splitter(blend, data, cv):
     tested = np.unique(np.concatenate([test for _, test in splits]))
     np.testing.assert_array_equal(np.sort(samples.compared), tested)
     for member in blend._new_members(np.random.RandomState(0)):
-        member.train_folds(samples)
+        train_folds(member, samples)
         response = member.response(samples)
         assert np.isfinite(response).all()
         expected, n_tests = np.zeros((len(X), response.shape[1])), np.zeros((len(X), 1))

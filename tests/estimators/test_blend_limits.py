@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from blends import CO2, classes, classifier, each_kind, targets
+from blends import CO2, classes, classifier, each_kind, targets, train_folds
 from makers import response
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
@@ -223,7 +223,7 @@ def test_the_time_of_a_prediction_grows_with_the_trees(monkeypatch):
     X, y = classes()
     samples = classifier()._read_samples(X, y, None, None)
     member = OwnMember("forest", ManifoldForestClassifier(3, random_state=0))
-    member.train_folds(samples)
+    train_folds(member, samples)
     ticks = iter(range(100))
     monkeypatch.setattr(skforest.blend.members.time, "perf_counter", lambda: next(ticks) ** 2)
     member.growth = 1
