@@ -3,14 +3,13 @@
 Every member of a forest, a tree or a bag, is trained on the rows of one partition, so no process
 needs memory for more rows. First, a sample of rows from all partitions is read. It determines what
 the members must share: the classes, the feature map, the baseline, and the settings that are
-chosen from the data.
+chosen from the data; and the weights of a blend, whose forests are then trained like others.
 
 The tasks run on the current dask client, or in threads if there is no client.
 """
 
-import warnings
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import dask
@@ -18,9 +17,12 @@ import dask.array as da
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone, is_classifier
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._kernels.base.rows import random_stream, tree_seed
+from ._warnings import each_warning_once, warn_caller
+from .blend.blend import BlendedForestClassifier, BlendedForestRegressor
 from .estimators.base import take_rows
 from .estimators.prediction import is_forest
 from .estimators.unwrap import refusal, unwrapped
@@ -33,6 +35,7 @@ SAMPLE_SEED = 7 * 2**60
 PARTITION_SEED = 2**60  # far from the numbers of trees and bags
 MIN_FOLDS = 5  # a bag with early stopping holds out at most a fifth of its partition
 MAX_EXPLAINED = 0.1  # share of the variance of the target that partitions may explain
+BLENDS = BlendedForestClassifier, BlendedForestRegressor
 
 
 def fit(estimator, X, y, sample_weight=None):
@@ -44,11 +47,11 @@ def fit(estimator, X, y, sample_weight=None):
 
     Parameters
     ----------
-    estimator : estimator of skforest
-        Unfitted or fitted; it is not changed. It must not be a blend or a `torch.E2ENetworkTree`,
-        and must have ``oob_score=False``. Trees (or bags, if the estimator has `n_bags`) are
-        distributed over the partitions in proportion to their rows; with ``n_bags="auto"``, every
-        partition gets at least one.
+    estimator : estimator or blend of skforest
+        Unfitted or fitted; it is not changed. It must not be a `torch.E2ENetworkTree`, and must
+        have ``oob_score=False`` and ``time_limit=None``. Trees (or bags, if the estimator has
+        `n_bags`) are distributed over the partitions in proportion to their rows; with
+        ``n_bags="auto"``, every partition gets at least one.
     X : dask array of shape (n_samples, n_features) or dask dataframe
         Or of shape ``(n_samples, *feature_shape)``. See `fit` of the estimator. The number of rows
         may be unknown. Chunks along other axes are joined.
@@ -93,6 +96,11 @@ def fit(estimator, X, y, sample_weight=None):
     `temperature_` is the mean. X is read twice: persist it if it fits into the memory of the
     cluster.
 
+    A blend is trained on the sample, in this process. Its forests are then replaced by forests of
+    the same parameters that are trained on partitions, one after the other, so X is read once more
+    for each. The weights, scores and times of the leaderboard, the temperature, and members of
+    other packages stay those of the sample.
+
     Examples
     --------
     >>> import dask.array as da
@@ -111,32 +119,11 @@ def fit(estimator, X, y, sample_weight=None):
     partitions = _partitions(X, y, sample_weight)
     estimator = _unfitted(estimator)
     n_sampled = min(SAMPLE_ROWS, max(1000, SAMPLE_SIZE // int(np.prod(X.shape[1:]))))
-    settings, n_rows = _prepare(estimator, partitions, -(-n_sampled // len(partitions)))
-    if getattr(estimator, "n_bags", None) == "auto":
-        n_bags = max(settings.n_bags, np.count_nonzero(n_rows))
-        settings = replace(settings, n_bags=int(n_bags))
-    method = estimator._method(settings)
-    n_own = _shares(n_rows, method.n_members)
-    if (n_own[n_rows > 0] == 0).any():
-        name = "n_bags" if method.units[0] == "bag" else "n_estimators"
-        warnings.warn(
-            f"{name}={method.n_members}: {np.count_nonzero(n_own == 0)} of {len(n_own)} "
-            "partitions are not used, because each tree or bag is trained on one of them; train "
-            "more, or make partitions larger",
-            stacklevel=2,
-        )
-    shared = dask.delayed(estimator, traverse=False)
-    tasks = [
-        dask.delayed(_fit_members)(shared, settings, int(count), number, *partitions[number])
-        for number, count in enumerate(n_own)
-        if count
-    ]
-    forests, records, temperatures = zip(*dask.compute(*tasks))
-    forest = method.joined(_with_one_baseline(forests))
-    estimator._store(forest, settings, _chained(records))
-    if temperatures[0] is not None:
-        estimator.temperature_ = float(np.mean(temperatures))
-    return estimator
+    sample = _Sample.of(estimator, partitions, -(-n_sampled // len(partitions)))
+    with each_warning_once():
+        if isinstance(estimator, BLENDS):
+            return _trained_blend(estimator, partitions, sample)
+        return _trained_forest(estimator, partitions, sample)
 
 
 def predict(estimator, X):
@@ -225,13 +212,18 @@ def _with_whole_rows(X):
 
 def _unfitted(estimator):
     """An unfitted copy; TypeError or ValueError if it cannot be trained on partitions."""
-    if not is_forest(estimator) or not estimator._trains_members:
+    if not (isinstance(estimator, BLENDS) or _trains_members(estimator)):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; an estimator of skforest whose trees are "
-            "trained independently is needed"
+            "trained independently, or a blend, is needed"
         )
     if getattr(estimator, "oob_score", False):
         raise ValueError("oob_score=True needs all rows in one process; set oob_score=False")
+    if estimator.time_limit is not None:
+        raise ValueError(
+            f"time_limit={estimator.time_limit}: tasks of a cluster wait for one another, so no "
+            "time can be kept; set time_limit=None, and fewer trees"
+        )
     if getattr(estimator, "prior", None) is not None:
         raise ValueError(
             f"prior={estimator.prior!r} needs the frequencies of the classes in all partitions; "
@@ -251,28 +243,40 @@ def _shares(n_rows, n_members):
 # ---------------------------------------------------------------------------------------- sample
 
 
-def _prepare(estimator, partitions, n_most):
-    """Settings, from about `n_most` rows of each partition, and the numbers of rows.
+@dataclass(frozen=True)
+class _Sample:
+    """Rows of all partitions."""
 
-    The estimator gets everything that members share: the feature map and the baseline.
-    """
-    shared = dask.delayed(estimator, traverse=False)
-    tasks = [
-        dask.delayed(_sample)(shared, n_most, number, *partition)
-        for number, partition in enumerate(partitions)
-    ]
-    found = dask.compute(*tasks)
-    n_rows = np.array([count for count, *_ in found])
-    if not n_rows.any():
-        raise ValueError("X has no rows of positive weight")
-    _, X, y, weight = zip(*(entry for entry in found if entry[0]))
-    partition = np.repeat(np.arange(len(y)), list(map(len, y)))
-    y, weight = np.concatenate(y), np.concatenate(weight)
-    request = estimator._request(sample_weight=weight, previous=None)
-    data = estimator._read_training_set(_joined_rows(X), y, request)
+    X: object  # array, sparse matrix or data frame
+    y: np.ndarray
+    weight: np.ndarray
+    partition: np.ndarray  # number of the partition of each row
+    n_rows: np.ndarray  # rows of positive weight in each partition
+
+    @classmethod
+    def of(cls, estimator, partitions, n_most):
+        """Read about `n_most` rows of each partition."""
+        shared = dask.delayed(estimator, traverse=False)
+        tasks = [
+            dask.delayed(_sample)(shared, n_most, number, *partition)
+            for number, partition in enumerate(partitions)
+        ]
+        found = dask.compute(*tasks)
+        n_rows = np.array([count for count, *_ in found])
+        if not n_rows.any():
+            raise ValueError("X has no rows of positive weight")
+        _, X, y, weight = zip(*(entry for entry in found if entry[0]))
+        partition = np.repeat(np.flatnonzero(n_rows), list(map(len, y)))
+        return cls(_joined_rows(X), np.concatenate(y), np.concatenate(weight), partition, n_rows)
+
+
+def _prepare(estimator, sample):
+    """Settings from a sample; the estimator gets what members share: feature map and baseline."""
+    request = estimator._request(sample_weight=sample.weight, previous=None)
+    data = estimator._read_training_set(sample.X, sample.y, request)
     settings = estimator._settings(data, request)
-    _warn_if_sorted(estimator, data, partition)
-    if len(y) < n_rows.sum():  # columns that are constant in the sample may have other values
+    _warn_if_sorted(estimator, data, sample.partition)
+    if len(sample.y) < sample.n_rows.sum():  # columns that are constant here may vary elsewhere
         data.feature_map.release_constant()
     # Attributes of the forest that are read when members are trained.
     estimator.forest_ = SimpleNamespace(
@@ -282,7 +286,7 @@ def _prepare(estimator, partitions, n_most):
         n_outputs=data.n_outputs,
         deviation=data.deviation(),
     )
-    return settings, n_rows
+    return settings
 
 
 def _sample(estimator, n_most, number, X, y, sample_weight=None):
@@ -329,6 +333,7 @@ def _warn_if_sorted(estimator, data, partition):
     if is_classifier(estimator):
         n_classes = np.ravel(estimator.n_classes_).tolist()
         y = indicators(y.astype(np.int32), n_classes)
+    _, partition = np.unique(partition, return_inverse=True)
     count = np.bincount(partition)
     mean = np.stack([np.bincount(partition, column) / count for column in y.T], axis=1)
     total = np.square(y - y.mean(axis=0)).sum()
@@ -336,14 +341,74 @@ def _warn_if_sorted(estimator, data, partition):
     # Random partitions explain this share, on average.
     by_chance = (len(count) - 1) / max(len(y) - 1, 1)
     if between > (MAX_EXPLAINED + by_chance) * total:
-        warnings.warn(
+        warn_caller(
             f"the partitions explain {between / total:.0%} of the variance of y, so each tree is "
             "trained on rows unlike the others: shuffle the rows before training",
-            stacklevel=4,
         )
 
 
 # --------------------------------------------------------------------------------------- members
+
+
+def _trains_members(estimator):
+    return is_forest(estimator) and estimator._trains_members
+
+
+def _trained_forest(estimator, partitions, sample):
+    """Train the trees or bags of an unfitted estimator, with settings from the sample."""
+    settings, n_rows = _prepare(estimator, sample), sample.n_rows
+    if getattr(estimator, "n_bags", None) == "auto":
+        n_bags = max(settings.n_bags, np.count_nonzero(n_rows))
+        settings = replace(settings, n_bags=int(n_bags))
+    method = estimator._method(settings)
+    n_own = _shares(n_rows, method.n_members)
+    if (n_own[n_rows > 0] == 0).any():
+        name = "n_bags" if method.units[0] == "bag" else "n_estimators"
+        warn_caller(
+            f"{name}={method.n_members}: {np.count_nonzero(n_own == 0)} of {len(n_own)} "
+            "partitions are not used, because each tree or bag is trained on one of them; train "
+            "more, or make partitions larger"
+        )
+    shared = dask.delayed(estimator, traverse=False)
+    tasks = [
+        dask.delayed(_fit_members)(shared, settings, int(count), number, *partitions[number])
+        for number, count in enumerate(n_own)
+        if count
+    ]
+    forests, records, temperatures = zip(*dask.compute(*tasks))
+    forest = method.joined(_with_one_baseline(forests))
+    estimator._store(forest, settings, _chained(records))
+    if temperatures[0] is not None:
+        estimator.temperature_ = float(np.mean(temperatures))
+    return estimator
+
+
+def _trained_blend(blend, partitions, sample):
+    """Train a blend on the sample, and then its forests on all partitions."""
+    class_weight = getattr(blend, "class_weight", None)
+    for member in blend._new_members(check_random_state(0)):  # errors before time is spent
+        if _trains_members(member.estimator):
+            _member(member.estimator, member.name, class_weight)
+    has_weights = len(partitions[0]) > 2 or np.ptp(sample.weight) > 0
+    blend.fit(sample.X, sample.y, sample.weight if has_weights else None)
+    for name, fitted in blend.members_.items():
+        if _trains_members(fitted):
+            member = _member(fitted, name, class_weight)
+            blend.members_[name] = _trained_forest(member, partitions, sample)
+    return blend
+
+
+def _member(estimator, name, class_weight):
+    """An unfitted member of a blend, with the class weights of the blend."""
+    member = _unfitted(estimator)
+    if class_weight is not None:
+        if member.class_weight is not None:
+            raise ValueError(
+                f"class_weight={class_weight!r} of the blend, and class_weight="
+                f"{member.class_weight!r} of its member {name!r}; set one of them"
+            )
+        member.set_params(class_weight=class_weight)
+    return member
 
 
 def _fit_members(estimator, settings, n_members, number, X, y, sample_weight=None):

@@ -5,6 +5,7 @@
     python -m benchmarks.measure.scale partitions [--rounds N] [--counts N ...] [--quick]
     python -m benchmarks.measure.scale steps [--rounds N] [--quick]
     python -m benchmarks.measure.scale memory [--rounds N] [--quick]
+    python -m benchmarks.measure.scale workers [--quick]
     python -m benchmarks.measure.scale costs [--quick]
 
 Forests of 16 trees of depth 12 are fitted on 10^6 rows of 50 features in float32, with two
@@ -15,7 +16,9 @@ default two) that `joblib.parallel_config` names, for 48 trees. ``partitions`` d
 rows. ``steps`` measures what does not get faster with more workers, and computes from it the
 number of workers at which each is busy half of the time with training. ``memory`` trains, in a
 process whose memory is limited, on rows of three times the limit, and measures the memory that a
-fit of 16 trees on 10^6 rows of 30 features adds, with two threads. ``costs`` fits classifiers with
+fit of 16 trees on 10^6 rows of 30 features adds, with two threads. ``workers`` trains boosting
+and a blend on two and on four processes of dask that each have a third of the memory that all
+rows need; dask ends processes that use more. ``costs`` fits classifiers with
 default parameters and one thread in a process of their own, each on 10^3, 10^4 and 10^5 rows; a
 fit is left out if ten times the seconds on a tenth of the rows are more than `MOST_SECONDS`. Its
 times are processor seconds, and its memory is what the fit adds to the process. On a machine with
@@ -116,6 +119,20 @@ MEASURES = {
     ),
     "memory/rows": Measure("bytes of memory-mapped rows over the limit of memory", "x"),
     "memory/partitions": Measure("bytes of rows in partitions over the limit of memory", "x"),
+}
+WORKERS = {
+    "boosting": (ObliqueBoostingClassifier, {"n_estimators": 50}),
+    "blend": (
+        BlendedForestClassifier,
+        {"members": ["manifold", "boosting"], "boosting__n_estimators": 50},
+    ),
+}
+MEASURES |= {
+    f"workers/{name}-{count}": Measure(
+        f"{kind.__name__}, bytes of all rows over the memory of each of {count} workers", "x"
+    )
+    for name, (kind, _) in WORKERS.items()
+    for count in (2, 4)
 }
 COSTLY = {
     "ObliqueBoosting": ObliqueBoostingClassifier,
@@ -252,6 +269,28 @@ def memory(options):
             )
         ratio, note = done.stdout.strip().split(" ", 1)
         yield Row(f"memory/{kind}", [float(ratio)], note)
+
+
+def workers(options):
+    """Training on rows that no worker has the memory for."""
+    import skforest.dask
+
+    n, n_parts = pick(options, 7_680_000, 40_000), 64
+    X, y = _parts(n, n_parts)
+    limit = pick(options, 4 * n * N_FEATURES // 3, 2**30)
+    X_test, y_test = _rows(n_parts, 20_000)
+    for name, (kind, params) in WORKERS.items():
+        for count in (2, 4):
+            model = kind(random_state=0).set_params(**params)
+            with _cluster(count, memory_limit=limit):
+                start = time.perf_counter()
+                fitted = skforest.dask.fit(model, X, y)
+                spent = time.perf_counter() - start
+            error = 100 * (1 - fitted.score(X_test, y_test))
+            note = (
+                f"{X.nbytes >> 20} MiB, {limit >> 20} MiB each; {spent:.0f} s, error {error:.2f} %"
+            )
+            yield Row(f"workers/{name}-{count}", [X.nbytes / limit], note)
 
 
 def costs(options):
@@ -398,10 +437,10 @@ def _parts(n, n_parts):
     return da.concatenate(X), da.concatenate(y)
 
 
-def _cluster(n_workers):
+def _cluster(n_workers, **params):
     from distributed import Client
 
-    return Client(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
+    return Client(n_workers=n_workers, threads_per_worker=1, dashboard_address=None, **params)
 
 
 def _counts(options):
@@ -488,7 +527,7 @@ def _seconds_text(work, fixed):
     return f"{work:.3g} s of work to share, {fixed:.3g} s of one process"
 
 
-GROUPS = (threads, backend, partitions, steps, memory, costs)
+GROUPS = (threads, backend, partitions, steps, memory, workers, costs)
 OPTIONS = {"--counts": {"nargs": "*", "type": int, "help": "numbers of threads or workers"}}
 TABLES = {"scale": partial(cells.noted, script="measure.scale", groups=GROUPS[1:-1])}
 TABLES |= {"costs": cost_table, "threads": thread_table}

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 import warnings
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LinearRegression
 
 import skforest
 from skforest.training.method import n_members as count
@@ -270,6 +272,53 @@ def test_images(data):
     np.testing.assert_array_equal(predicted.compute(), fitted.predict(X))
 
 
+@pytest.mark.parametrize("kind", ["rows", "weights", "classes"])
+def test_blends_have_the_weights_of_a_sample_and_forests_of_all_partitions(kind, data):
+    X, y, _ = data
+    manifold = skforest.ManifoldForestClassifier(12, max_depth=3)
+    named = [("forest", manifold), MODELS["boosting"], "linear"]
+    class_weight = {"yes": 1, "no": 4, "perhaps": 1} if kind == "classes" else None
+    weight = np.random.default_rng(1).uniform(size=600) if kind == "weights" else None
+    model = skforest.BlendedForestClassifier(named, class_weight=class_weight, random_state=0)
+    on_sample = clone(model).fit(X, y, weight)  # which has all rows
+    assert all(on_sample.weights_.values())
+    given = chunked(X, y) + ([] if weight is None else chunked(weight))
+    blend = on_dask.fit(model, *given)
+    assert not hasattr(model, "members_")
+    assert blend.weights_ == on_sample.weights_ and blend.temperature_ == on_sample.temperature_
+    expected = 0
+    for name, member in on_sample.members_.items():
+        if name != "linear":
+            member = clone(member).set_params(class_weight=class_weight)
+            member = on_dask.fit(member, *given)
+            assert have_same_bits(blend.members_[name].forest_, member.forest_)
+        expected = expected + blend.weights_[name] * member.predict_proba(X)
+    expected **= 1 / blend.temperature_
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(blend.predict_proba(X), expected, atol=1e-6)
+    roots = blend.members_["forest"].forest_.tree_start[:-1]
+    if kind == "rows":
+        found = blend.members_["forest"].forest_.node_weight[roots]
+        np.testing.assert_array_equal(found, 200)
+    assert blend.score(X, y) > 0.8
+
+
+def test_a_blend_of_regressors_on_frames(data):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y, target = data
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(y=pd.Categorical(y))
+    model = skforest.BlendedForestRegressor(["co2", "linear"], n_rounds=5, random_state=0)
+    chunks = [dd.from_pandas(given, npartitions=2) for given in (frame, pd.Series(target))]
+    blend = on_dask.fit(model, *chunks)
+    assert blend.score(frame, target) > 0.7
+    found = on_dask.predict(blend, chunks[0]).compute()
+    np.testing.assert_array_equal(found, blend.predict(frame))
+    order = np.argsort(target)
+    with pytest.warns(UserWarning, match="explain .* of the variance") as record:
+        on_dask.fit(model, *chunked(X[order], target[order]))
+    assert [w.filename for w in record] == [__file__]
+
+
 def test_blends_predict(data):
     X, y, _ = data
     members = [MODELS["manifold"], MODELS["endtoend"]]
@@ -305,7 +354,12 @@ def test_errors(data):
         (ValueError, "X has 600 rows, y has 500", lambda: on_dask.fit(model, dX, dy[:500])),
         (ValueError, "no rows of positive", lambda: on_dask.fit(model, dX, dy, 0 * dX[:, 0])),
         (ValueError, "oob_score=True", lambda: on_dask.fit(oob(), dX, dy)),
-        (TypeError, "BlendedForestClassifier", lambda: on_dask.fit(blend(), dX, dy)),
+        (ValueError, "time_limit=1: tasks of a cl", lambda: on_dask.fit(limited(), dX, dy)),
+        (TypeError, "is a LinearRegression", lambda: on_dask.fit(LinearRegression(), dX, dy)),
+        (ValueError, "oob_score=True", lambda: on_dask.fit(blend(oob()), dX, dy)),
+        (ValueError, "prior=.* needs", lambda: on_dask.fit(blend(prior="balanced"), dX, dy)),
+        (ValueError, "and class_weight='balanced' of its member 'a'", lambda: on_dask.fit(blend(
+            ("a", weighted()), class_weight={"yes": 2, "no": 1, "perhaps": 1}), dX, dy)),
         (TypeError, "no predict_proba", lambda: on_dask.predict_proba(regressor(), dX)),
         (TypeError, "X is of type ndarray; a dask", lambda: on_dask.predict(regressor(), X)),
         (ValueError, "n_estimators", lambda: on_dask.fit(clone(model).set_params(
@@ -315,8 +369,14 @@ def test_errors(data):
     def oob():
         return skforest.ManifoldForestClassifier(oob_score=True)
 
-    def blend():
-        return skforest.BlendedForestClassifier()
+    def limited():
+        return skforest.ManifoldForestClassifier(time_limit=1)
+
+    def weighted():
+        return skforest.ManifoldForestClassifier(class_weight="balanced")
+
+    def blend(*members, **given):
+        return skforest.BlendedForestClassifier(members or "auto", **given)
 
     def regressor():
         return skforest.ManifoldForestRegressor(2).fit(X, target)
@@ -394,6 +454,57 @@ def test_time_limits_and_interrupts_in_processes(data, cluster):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("moment", [0.2, 0.5])
+@pytest.mark.parametrize("way", ["partitions", "processes"])
+def test_a_killed_worker_changes_nothing(way, moment, data):
+    distributed = pytest.importorskip("distributed")
+    model = skforest.ObliqueBoostingClassifier(300, n_bags=6, random_state=0)
+    model.set_params(early_stopping=False)
+    with two_processes(distributed) as client:
+        client.run(__import__, "skforest")
+        start = time.perf_counter()
+        expected = fit_in(way, model, data)
+        killed, pids = [], list(client.run(os.getpid).values())
+
+        def kill():
+            os.kill(pids[0], signal.SIGKILL)
+            killed.append(pids[0])
+
+        timer = threading.Timer(moment * (time.perf_counter() - start), kill)
+        timer.start()
+        fitted = fit_in(way, model, data)
+        assert killed
+    assert have_same_bits(fitted.forest_, expected.forest_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["partitions", "processes"])
+def test_a_restarted_cluster_ends_the_fit_with_an_error(way, data):
+    distributed = pytest.importorskip("distributed")
+    model = skforest.ObliqueBoostingClassifier(1000, n_bags=6, random_state=0)
+    model.set_params(early_stopping=False)
+    with two_processes(distributed) as client:
+        timer = threading.Timer(2, client.restart)
+        timer.start()
+        with pytest.raises(Exception, match="[Rr]estart|cancelled"):
+            fit_in(way, model, data)
+        assert not hasattr(model, "forest_")
+        timer.join()
+
+
+def two_processes(distributed):
+    return distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None)
+
+
+def fit_in(way, model, data):
+    """The model, fitted on partitions, or with trees in processes."""
+    if way == "partitions":
+        return on_dask.fit(model, *chunked(*data[:2], n_rows=100))
+    with joblib.parallel_config(backend="dask"):
+        return clone(model).fit(*data[:2])
+
+
+@pytest.mark.slow
 @models
 def test_same_bits_in_processes_of_ray(model, data):
     ray = pytest.importorskip("ray")
@@ -407,4 +518,17 @@ def test_same_bits_in_processes_of_ray(model, data):
     with joblib.parallel_config(backend="ray", n_jobs=2):
         fitted = clone(model).fit(X, y)
         np.testing.assert_array_equal(fitted.predict(X), expected.predict(X))
+    assert have_same_bits(fitted.forest_, expected.forest_)
+
+
+@pytest.mark.slow
+def test_partitions_on_ray(data):
+    ray = pytest.importorskip("ray")
+    from ray.util.dask import enable_dask_on_ray
+
+    if not ray.is_initialized():
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    expected = on_dask.fit(MODELS["manifold"], *chunked(*data[:2]))
+    with enable_dask_on_ray():
+        fitted = on_dask.fit(MODELS["manifold"], *chunked(*data[:2]))
     assert have_same_bits(fitted.forest_, expected.forest_)
