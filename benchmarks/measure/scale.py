@@ -124,7 +124,7 @@ WORKERS = {
     "boosting": (ObliqueBoostingClassifier, {"n_estimators": 50}),
     "blend": (
         BlendedForestClassifier,
-        {"members": ["manifold", "boosting"], "boosting__n_estimators": 50},
+        {"members": ["manifold", ObliqueBoostingClassifier(50)]},
     ),
 }
 MEASURES |= {
@@ -281,7 +281,7 @@ def workers(options):
     X_test, y_test = _rows(n_parts, 20_000)
     for name, (kind, params) in WORKERS.items():
         for count in (2, 4):
-            model = kind(random_state=0).set_params(**params)
+            model = kind(random_state=0, **params)
             with _cluster(count, memory_limit=limit):
                 start = time.perf_counter()
                 fitted = skforest.dask.fit(model, X, y)

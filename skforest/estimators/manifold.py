@@ -36,10 +36,11 @@ wrap : bool or array-like of bool
 unordered : bool or array-like of bool
     Whether axes have no order, such as colour channels or sensors, as one bool or one for each
     axis: a patch then takes a random subset instead of neighbours.
-feature_graph : {array-like, sparse matrix} of shape (n_features, n_features) or None
+feature_graph : {array-like, sparse matrix, dataframe} of shape (n_features, n_features) or None
     Which features are neighbours, where they lie on no grid but, for instance, on a mesh or a road
     network: a symmetric adjacency matrix. An entry above 0 connects two features; its size does
-    not matter. A patch then has all features at most k steps from a random one. Not together with
+    not matter. A data frame is matched with the names of the columns of X, if these have names. A
+    patch then has all features at most k steps from a random one. Not together with
     `feature_shape`, `wrap` and `unordered`.
 criterion : {"gini", "entropy"}
     Impurity that a split decreases.
@@ -242,7 +243,8 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         grid, graph = FeatureGrid(self.feature_shape, n_features), None
         if self.feature_graph is not None:
             self._check_no_grid()
-            graph = FeatureGraph(self.feature_graph, n_features)
+            names = getattr(self, "feature_names_in_", None)
+            graph = FeatureGraph(self.feature_graph, n_features, names)
         flags = {
             name: grid.per_axis(as_booleans(getattr(self, name), name), name, getattr(self, name))
             for name in ("wrap", "unordered")

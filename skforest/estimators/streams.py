@@ -8,11 +8,19 @@ from sklearn.base import is_classifier
 from .._warnings import warn_caller
 from ..forest.storage import as_levels
 from ..table.frames import UNKNOWN, as_frame
+from ..table.training_set import check_sample_weight
 from ..training.hinge_stream import HingeStream, joined_rows
 from ..training.method import FitRequest
+from ..training.threads import hash_of
 from .validation import draw_seed
 
 FEW_ROWS = 50  # with fewer, a stream begins again with each part, as if it were the first
+# Parameters that may change between parts, or have no effect in a stream.
+FREE = {
+    *("learning_rate", "schedule", "max_iter", "early_stopping", "validation_fraction"),
+    *("n_iter_no_change", "bootstrap", "max_samples", "oob_score", "random_state", "n_jobs"),
+    *("procedure", "verbose", "warm_start", "time_limit"),
+}
 
 # Of `partial_fit`, up to X.
 TAKES_BATCH = """
@@ -24,7 +32,8 @@ the last call if it has more rows. A unit is updated when it would become twice 
 large, or when the centre has moved by one unit. If a call has fewer rows than `batch_size_`, they
 are kept for the next call. A warning names each column, or y, if most of its values are more than
 10 units away from earlier rows. `schedule`, `max_iter`, `early_stopping`, `bootstrap`,
-`max_samples` and `oob_score` have no effect. A model from `fit` is replaced, not continued.
+`max_samples` and `oob_score` have no effect. `learning_rate` may change between calls; other
+parameters must not. A model from `fit` is replaced, not continued.
 
 Parameters
 ----------
@@ -48,13 +57,18 @@ class StreamMixin:
                 f"prior={self.prior!r} needs the frequencies of the classes in all rows, which "
                 "partial_fit does not know; use fit, or prior=None"
             )
+        if hasattr(self, "forest_") and not hasattr(self.forest_, "node_weight"):
+            raise ValueError("slim() removed what partial_fit needs; use the model from before")
         with self._unchanged_on_error():
             is_first = not hasattr(self, "_stream")
             stream = HingeStream() if is_first else self._stream
             known_map = None if is_first else self.forest_.feature_map
             known = None if is_first else known_map.levels
-            if not is_first and stream.n_rows < FEW_ROWS:
-                known = self._levels_with(stream.levels, X)
+            if not is_first:
+                self._check_parameters(stream)
+                if stream.n_rows < FEW_ROWS:
+                    stream = self._with_levels(stream, X, sample_weight)
+                    known = stream.levels
             X, y, weight, levels = self._validate_fit(X, y, sample_weight, known)
             rows = X, encode(y, is_first), weight
             if is_first:
@@ -70,19 +84,58 @@ class StreamMixin:
             else:
                 waits = True
             waiting = rows if waits else None
-            self._stream = replace(stream, n_rows=n_rows, waiting=waiting, levels=levels)
+            given = {"waiting": waiting, "levels": levels, "parameters": self._stream_parameters()}
+            self._stream = replace(stream, n_rows=n_rows, **given)
         return self
 
-    def _levels_with(self, levels, X):
-        """Levels of the categories of a stream, followed by new levels of a further part."""
-        table, _ = self._read(as_frame(self._unfolded(X)), list(levels), False)
-        if table is None or not levels:
-            return levels
-        longer = as_levels(
-            {j: list(dict.fromkeys([*known, *table.levels(j)])) for j, known in levels.items()}
-        )
-        longer.ordered = levels.ordered
-        return longer
+    def _stream_parameters(self):
+        """Hashes of the parameters that a stream keeps, by name."""
+        found = self.get_params(deep=False) | self._procedure.get_params(deep=False)
+        hashes = {}
+        for name in set(found) - FREE:
+            try:
+                hashes[name] = hash_of(found[name])
+            except Exception:  # a function that cannot be pickled
+                hashes[name] = None
+        return hashes
+
+    def _check_parameters(self, stream):
+        """Raise ValueError if parameters have changed since the first part."""
+        now = self._stream_parameters()
+        changed = sorted(name for name in now if now[name] != stream.parameters[name])
+        if changed:
+            raise ValueError(
+                f"{', '.join(changed)} changed after the first call of partial_fit; only "
+                "learning_rate may. Clone the estimator to begin with other parameters"
+            )
+
+    def _with_levels(self, stream, X, sample_weight):
+        """The stream with the levels of all rows so far and of a further part, in order.
+
+        A column that had only missing values so far may become a category.
+        """
+        frame, levels = as_frame(self._unfolded(X)), as_levels(stream.levels)
+        categorical = getattr(self, "categorical_features", None)
+        _, is_category = self._read(frame, categorical, False)
+        columns = set(levels)
+        if is_category is not None:
+            rows = stream.waiting[0]
+            columns |= set(np.flatnonzero(is_category & np.isnan(rows).all(axis=0)).tolist())
+        columns = sorted(columns)
+        table, is_categorical = self._read(frame, columns, False)
+        if table is None or not columns:
+            return stream
+        there = np.flatnonzero(check_sample_weight(sample_weight, table.n_rows))
+        longer = as_levels({j: table.levels(j, there, levels.get(j, ())) for j in columns})
+        longer.ordered = levels.ordered.union(filter(table.is_ordered, set(columns) - set(levels)))
+        self.is_categorical_ = is_categorical
+        rows, *others = stream.waiting
+        rows = rows.copy()
+        for j, known in levels.items():
+            number = np.array([longer[j].index(level) for level in known], dtype=float)
+            is_known = rows[:, j] >= 0
+            rows[is_known, j] = number[rows[is_known, j].astype(int)]
+        return replace(stream, levels=longer, waiting=(rows, *others))
 
     def _warn_of_levels(self, X, levels):
         """Warn of columns in which most values of a part are unknown levels."""
@@ -107,7 +160,8 @@ class StreamMixin:
         """The stream after a later part."""
         stream, known_map = stream.recentred(rows[0], known_map)
         part = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
-        method = self._method(stream.settings)
+        rate = self._resolved_parameters(len(rows[1]))["learning_rate"]
+        method = self._method(replace(stream.settings, learning_rate=float(rate)))
         labelled = self._set_stream_target(part) if is_classifier(self) else None
         stream, forest = stream.continued(method, part, labelled)
         self._store(forest, method.settings, stream.records)

@@ -265,6 +265,8 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
     def _given_prior(self, given, classes):
         """The frequencies of the classes of one output, from its entry of `prior`."""
         labels = classes.tolist()
+        if hasattr(given, "to_dict"):  # a Series of pandas, whose index has the labels
+            given = given.to_dict()
         if isinstance(given, dict):
             if given.keys() != set(labels):
                 raise ValueError(

@@ -496,7 +496,7 @@ def slim(estimator):
     if unwrapped(estimator).estimator is not estimator:
         return rewrapped(estimator, slim)
     smaller = copy.copy(estimator)
-    for name in OF_TRAINING_ROWS + OF_WARM_START:
+    for name in (*OF_TRAINING_ROWS, *OF_WARM_START, "_stream"):
         vars(smaller).pop(name, None)
     if hasattr(estimator, "members_"):
         smaller.members_ = {

@@ -6,6 +6,7 @@ import warnings
 from functools import partial
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer
@@ -95,6 +96,8 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     for name, model in models.items():
         if is_classifier(model) != is_class:
             raise ValueError(f"models has classifiers and regressors; {name!r} is the first other")
+        if is_banded(model):
+            raise ValueError(f"{name} predicts several quantiles; a model of one output is needed")
     check_consistent_length(X, y, sample_weight)
     known = {name: getattr(model, "classes_", None) for name, model in models.items()}
     y = checked_target(y, is_class, known)
@@ -121,6 +124,11 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     except ImportError:
         return {"model": names} | columns
     return pd.DataFrame(columns, index=pd.Index(names, name="model"))
+
+
+def is_banded(model):
+    """Does a fitted model predict several quantiles of one output?"""
+    return getattr(unwrapped(model).estimator, "_fitted_quantiles", None) is not None
 
 
 def named_models(models):
@@ -261,6 +269,10 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
     if table is not None and any(table.kind(j) == DATE for j in range(len(table))):
         forest = make_pipeline(DateFeatures(), forest)
     dummy = DummyClassifier(strategy="prior") if is_class else DummyRegressor()
+    if table is None and not sparse.issparse(X):  # images
+        X, X_train = (
+            None if one is None else np.reshape(one, (len(one), -1)) for one in (X, X_train)
+        )
     models, found = {FOREST: forest, CONSTANT: dummy}, {}
     with warnings.catch_warnings():  # about columns; the models themselves gave them, too
         warnings.simplefilter("ignore", UserWarning)

@@ -111,9 +111,10 @@ def counterfactual(
     Notes
     -----
     The distance is the sum over columns of the absolute difference divided by the standard
-    deviation of the column in the background [1]_. A different category counts as distance 1, and
-    so does a value in place of a missing one. Columns of whole numbers keep whole numbers, even if
-    their dtype is float, and columns of dates their unit: days, hours, minutes or seconds. A value
+    deviation of the column in the background, without its outliers [1]_. A different category
+    counts as distance 1, and so does a value in place of a missing one. Columns of whole numbers
+    keep whole numbers, even if their dtype is float, and columns of dates their unit: days, hours,
+    minutes or seconds. A value
     that x has does not become missing. The result is near x, but need not be the nearest possible
     point. Numbers of the background outside their limits are set to the nearest limit first. More
     answers are searched without a column of an earlier one, with up to 4 searches for each. A
@@ -257,6 +258,24 @@ def _deviations(codes):
     return np.ldexp(np.sqrt(np.nansum((known - mean) ** 2, axis=0) / n_known), exponent)
 
 
+def _with_common_dtypes(one, other):
+    """Two data frames of the same columns, each with a dtype that holds the values of both."""
+    casts = [], []
+    for name in other.columns:
+        dtypes = one[name].dtype, other[name].dtype
+        if dtypes[0] == dtypes[1]:
+            continue
+        if all(dtype.is_numeric() for dtype in dtypes):
+            wide = nw.Float64() if any(dtype.is_float() for dtype in dtypes) else nw.Int64()
+        elif all(isinstance(dtype, nw.String | nw.Categorical | nw.Enum) for dtype in dtypes):
+            wide = nw.String()
+        else:  # all values of one are missing, or it has booleans for numbers
+            wide = dtypes[one[name].null_count() == len(one)]
+        for cast in casts:
+            cast.append(nw.col(name).cast(wide))
+    return one.with_columns(*casts[0]), other.with_columns(*casts[1])
+
+
 class _Rows:
     """A row x and background rows, as they are and as numbers.
 
@@ -309,7 +328,10 @@ class _Rows:
                 raise ValueError("x must be a data frame of one row, such as X.iloc[[0]]")
             if sorted(own.columns) != sorted(frame.columns):
                 raise ValueError("x must have the columns of background")
-            self._frame = nw.concat([own.select(nw.col(*frame.columns)), frame])
+            own = own.select(nw.col(*frame.columns))
+            if not frame.implementation.is_pandas_like():  # pandas finds common dtypes itself
+                own, frame = _with_common_dtypes(own, frame)
+            self._frame = nw.concat([own, frame])
             self._native, self.x = nw.to_native(self._frame), nw.to_native(self._frame[[0]])
             return
         background, x = np.asarray(background), np.asarray(x)
@@ -448,8 +470,12 @@ class _Rows:
         series = nw.new_series(self.names[j], values, backend=self._frame.implementation)
         if j in self._dates:
             return dated(series, column)
-        is_number = column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean)
-        return series.cast(column.dtype) if is_number else series
+        if not (column.dtype.is_numeric() or isinstance(column.dtype, nw.Boolean)):
+            return series
+        if self._frame.implementation.is_pandas_like():  # narwhals takes "Int64" for "int64"
+            native = nw.to_native(series).astype(nw.to_native(column).dtype)
+            return nw.from_native(native, series_only=True)
+        return series.cast(column.dtype)
 
     def entry(self, row, j):
         """Value of a column in the first row of an array or a data frame."""

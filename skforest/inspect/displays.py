@@ -19,7 +19,7 @@ from .contents import (
     input_names,
     refuse_networks,
 )
-from .picture import COLOURS, MAX_CHANNELS, panels
+from .picture import COLOURS, MAX_CHANNELS, add_legend, in_legend, panels
 from .stages import staged_scores
 
 CURVES = {
@@ -399,13 +399,13 @@ class TrainingCurveDisplay:
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.spines[["top", "right"]].set_visible(False)
         if ax.get_legend_handles_labels()[0]:
-            ax.legend(frameon=False)
+            add_legend(ax, frameon=False)
         return lines
 
     def _plot_sets(self, ax, curves):
         lines = []
         for number, (name, curve) in enumerate(curves.items()):
-            style = {"color": COLOURS[number % len(COLOURS)], "label": name}
+            style = {"color": COLOURS[number % len(COLOURS)], "label": in_legend(name)}
             lines += ax.plot(self.first + np.arange(len(curve)), curve, linewidth=1.6, **style)
             if not np.isnan(curve).all():
                 best = int(np.nanargmax(curve))

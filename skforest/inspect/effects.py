@@ -194,6 +194,8 @@ class EffectDisplay:
         rows = TableRows(estimator, X)
         columns = [columns] if isinstance(columns, str | Integral) else columns
         columns = [one if isinstance(one, tuple) else (one,) for one in columns]
+        if not columns:
+            raise ValueError("columns is empty; effects of at least one column are needed")
         columns = [column_numbers("columns", one, rows.table.names) for one in columns]
         for own in columns:
             if len(own) > 1 and (len(set(own)) != 2 or len(own) != 2 or kind != "average"):

@@ -98,7 +98,10 @@ def importances_table(estimator, importance_type="impurity"):
 
 def _importances_of_blend(blend):
     """Importances of the inputs and their weighted standard deviations over members."""
-    importance = blend.feature_importances_
+    try:
+        importance = blend.feature_importances_
+    except AttributeError as error:  # of a blend after slim(), it says why
+        raise TypeError(f"estimator has no importances: {error}") from None
     members = [
         (blend.weights_[name], np.asarray(own))
         for name, model in blend.members_.items()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..table.feature_map import level_text
-from .picture import number, output_colour
+from .picture import add_legend, in_legend, number, output_colour
 
 MAX_POINTS = 15  # of a column of numbers
 MAX_LEVELS = 6  # a column of numbers with at most so many values is drawn as levels
@@ -58,10 +58,14 @@ class PairEffect:
     def _plot_lines(self, ax, label, on_x, of_lines):
         x, curves = self.values[on_x], self.average if on_x == 0 else self.average.T
         for k, (text, curve) in enumerate(zip(self._texts(of_lines), curves.T)):
-            ax.plot(x, curve, color=output_colour(k, curves.shape[1]), linewidth=1.8, label=text)
-        legend = ax.legend(title=self.names[of_lines], frameon=False, fontsize="small")
-        for text in (legend.get_title(), *legend.get_texts()):
-            text.set_parse_math(False)
+            ax.plot(
+                x,
+                curve,
+                color=output_colour(k, curves.shape[1]),
+                linewidth=1.8,
+                label=in_legend(text),
+            )
+        add_legend(ax, title=self.names[of_lines], frameon=False, fontsize="small")
         ax.set_ylabel(label, parse_math=False)
         self._label(ax, on_x)
 
@@ -81,7 +85,7 @@ class PairEffect:
     def _texts(self, k):
         """Values of a column as text."""
         if self.is_date[k]:
-            return np.datetime_as_string(self.values[k].astype("datetime64[D]")).tolist()
+            return texts_of_days(self.values[k])
         if self.values[k].dtype != object:
             return [number(value, 4) for value in self.values[k]]
         return ["missing" if one is None else level_text(one) for one in self.values[k]]
@@ -96,6 +100,15 @@ class PairEffect:
                 axis.set_major_formatter(ConciseDateFormatter(locator))
             axis.set_label_text(self.names[k], parse_math=False)
         ax.spines[["top", "right"]].set_visible(False)
+
+
+def texts_of_days(days):
+    """Dates as texts, from days since 1970: with the time of day if that is needed."""
+    seconds = np.rint(days * 86400).astype(np.int64)
+    units = (("D", 86400), ("m", 60), ("s", 1))
+    unit = next(unit for unit, length in units if not (seconds % length).any())
+    texts = np.datetime_as_string(seconds.astype("datetime64[s]"), unit=unit)
+    return [text.replace("T", " ") for text in texts.tolist()]
 
 
 def predicted(rows, respond, columns, sources, drawn):

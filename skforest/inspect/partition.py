@@ -21,7 +21,7 @@ from .contents import (
     output_names,
     refuse_networks,
 )
-from .picture import MAX_LEGEND, number, output_colour, panels
+from .picture import MAX_LEGEND, add_legend, in_legend, number, output_colour, panels
 from .plotting import plot_tree
 
 MAX_OUTLINED = 64  # leaves
@@ -135,7 +135,7 @@ class PartitionDisplay:
             features are set to their medians, or most frequent levels, unless `values` says
             otherwise.
         y : array-like of shape (n_samples,), default=None
-            Labels or targets of the samples, which are then drawn.
+            Labels or targets of the samples, which are then drawn; not those of missing values.
         tree : int, default=None
             Number of the tree to plot, with outlines of its leaves and the tree itself beside the
             plane. None: the predictions of the forest are plotted.
@@ -158,6 +158,14 @@ class PartitionDisplay:
         Returns
         -------
         display : PartitionDisplay
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If a parameter is invalid, X does not fit or has infinite values, or y has a label that
+            the estimator does not know.
         """
         whole = unwrapped(estimator)
         estimator, X = whole.estimator, whole.transform(X)
@@ -169,6 +177,9 @@ class PartitionDisplay:
             refuse_networks(estimator)
             source = _ForestRows(forest_of(estimator), X, tree, feature_names, class_names)
         rows, names = source.rows, source.names
+        is_infinite = np.isinf(rows).any(axis=0)
+        if is_infinite.any():
+            raise ValueError(f"X: {names[is_infinite.argmax()]!r} has infinite values")
         pair = _pair(features, names, source.levels)
         grid = [_grid(rows[:, j], names[j], grid_resolution) for j in pair]
         typical = _typical_row(rows, source.levels)
@@ -221,7 +232,7 @@ class PartitionDisplay:
         self.ax_, *rest = panels(self, ax, 1 + has_tree, size, widths)
         self.tree_ax_ = rest[0] if has_tree else None
         self.figure_ = self.ax_.figure
-        extent = (self.x[0], self.x[-1], self.y[0], self.y[-1])
+        extent = (*_edges(self.x), *_edges(self.y))
         options = {"extent": extent, "origin": "lower", "aspect": "auto"}
         if self.class_names is None:
             self._plot_values(options)
@@ -265,15 +276,15 @@ class PartitionDisplay:
                 *points.T, s=24, marker=MARKERS[k % len(MARKERS)], color=[colours[k]],
                 edgecolor="black", linewidth=0.5,
             )  # fmt: skip
-            drawn.set_label(name if name[:1] != "_" else f"\u200b{name}")
+            drawn.set_label(in_legend(name))
         if self.tree is None and n_classes <= MAX_LEGEND:  # otherwise the tree has a legend
-            self.ax_.legend(framealpha=0.9)
+            add_legend(self.ax_, framealpha=0.9)
 
     def _plot_values(self, options):
         """Colours of the predicted value; samples in the colours of their targets."""
         values = self.response[:, :, 0]
         every = values.ravel() if self.target is None else np.append(self.target, values)
-        limits = {"vmin": every.min(), "vmax": every.max(), "cmap": "viridis"}
+        limits = {"vmin": np.nanmin(every), "vmax": np.nanmax(every), "cmap": "viridis"}
         self.image_ = self.ax_.imshow(values, **options, **limits)
         if self.points is not None:
             style = {"s": 26, "edgecolor": "white", "linewidth": 0.8}
@@ -422,9 +433,12 @@ def _code(value, name, levels):
         return np.nan
     if levels is None:
         try:
-            return float(value)
+            found = float(value)
         except (TypeError, ValueError):
-            raise ValueError(f"values: {name!r} must be a number, got {value!r}") from None
+            found = np.inf
+        if np.isinf(found):
+            raise ValueError(f"values: {name!r} must be a finite number, got {value!r}")
+        return found
     if as_level(value) not in list(levels):
         raise ValueError(f"values: {value!r} is none of the levels of {name!r}: {list(levels)}")
     return float(list(levels).index(as_level(value)))
@@ -448,6 +462,12 @@ def _grid(column, name, n_points):
     return np.linspace(column.min() - margin, column.max() + margin, n_points)
 
 
+def _edges(grid):
+    """The ends of the pixels around the points of a grid."""
+    half = (grid[1] - grid[0]) / 2
+    return grid[0] - half, grid[-1] + half
+
+
 def _typical_row(rows, levels):
     """Median of each number, and most frequent level of each category."""
     typical = np.full(rows.shape[1], np.nan)
@@ -462,11 +482,15 @@ def _typical_row(rows, levels):
 
 
 def _target(y, classes, n_samples):
-    """Class numbers of labels, or targets; -1 for unknown labels."""
+    """Class numbers of labels, or targets; -1 for missing labels."""
     y = np.asarray(y)
     if y.shape != (n_samples,):
         raise ValueError(f"y must have shape ({n_samples},), got {y.shape}")
     if classes is None:
         return y.astype(np.float64)
     code = {label: k for k, label in enumerate(classes.tolist())}
-    return np.array([code.get(label, -1) for label in y.tolist()])
+    labels = [None if is_missing(label) else label for label in y.tolist()]
+    unknown = sorted({*labels} - {*code, None}, key=str)
+    if unknown:
+        raise ValueError(f"y has the labels {unknown}, but the classes are {list(code)}")
+    return np.array([code.get(label, -1) for label in labels])

@@ -92,6 +92,18 @@ def panels(display, ax, n_panels, size, widths=None, n_columns=None, shares_y=Tr
     return axes
 
 
+def in_legend(name):
+    """A name as matplotlib shows it in a legend, where names that begin with "_" are left out."""
+    return name if name[:1] != "_" else f"\u200b{name}"
+
+
+def add_legend(ax, **options):
+    """Add a legend whose texts are no formulas, though they may contain "$"."""
+    legend = ax.legend(**options)
+    for text in (legend.get_title(), *legend.get_texts()):
+        text.set_parse_math(False)
+
+
 def output_colour(k, n_outputs):
     """Colour of an output."""
     if n_outputs <= len(COLOURS):

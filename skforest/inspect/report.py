@@ -20,6 +20,7 @@ from .comparison import (
     baselines,
     check_baseline_rows,
     checked_target,
+    is_banded,
     scores_of,
 )
 from .contents import refuse_networks
@@ -28,7 +29,7 @@ from .effects import EffectDisplay, TableRows
 from .explain import shapley_values, values_of_table
 from .importances import importances_table
 from .page import Report, Section, bars, cell, cell_text, contributions, short
-from .picture import COLOURS, import_axes
+from .picture import COLOURS, add_legend, import_axes, in_legend
 from .plotting import plot_tree
 
 N_DRAWS = 200  # bootstrap samples for intervals of scores
@@ -175,7 +176,7 @@ class _Subject:
         self.is_class = is_classifier(self.model)
         self.random = check_random_state(random_state)
         self.X = self.y = self.order = None
-        if getattr(self.model, "n_outputs_", 1) > 1 or self._is_banded:
+        if getattr(self.model, "n_outputs_", 1) > 1 or is_banded(self.model):
             raise ValueError("estimator has several outputs; describe takes one")
         if target is not None and target not in list(getattr(self.model, "classes_", ())):
             raise ValueError(f"target={target!r} is not a label of the estimator")
@@ -192,10 +193,6 @@ class _Subject:
             check_consistent_length(self.X, self.y)
         if X is not None:
             self.predicted = Predicted.of(estimator, self.X, 1)
-
-    @property
-    def _is_banded(self):
-        return getattr(self.model, "_fitted_quantiles", None) is not None
 
     @cached_property
     def shown(self):
@@ -347,7 +344,7 @@ def _class_curves(subject):
     for k in shown:
         colour = COLOURS[k % len(COLOURS)]
         RocCurveDisplay.from_predictions(
-            y == classes[k], proba[:, k], ax=roc, name=str(classes[k])
+            y == classes[k], proba[:, k], ax=roc, name=in_legend(str(classes[k]))
         )
         truth, mean = calibration_curve(
             y == classes[k], proba[:, k], n_bins=10, strategy="quantile"
@@ -357,7 +354,7 @@ def _class_curves(subject):
     for ax in (roc, calibration):
         ax.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1)
     if shown:
-        roc.legend(fontsize=7, loc="lower right")
+        add_legend(roc, fontsize=7, loc="lower right")
     roc.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
     calibration.set(title="calibration", xlabel="probability", ylabel="share of rows")
     ConfusionMatrixDisplay.from_predictions(
@@ -369,6 +366,8 @@ def _class_curves(subject):
         include_values=len(classes) <= MAX_CURVES,
         xticks_rotation="vertical" if len(classes) > 3 else "horizontal",
     )
+    for text in (*confusion.get_xticklabels(), *confusion.get_yticklabels()):
+        text.set_parse_math(False)
     confusion.set(title="confusion")
     return figure
 

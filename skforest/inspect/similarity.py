@@ -11,12 +11,10 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..estimators.prediction import Part, is_forest, prediction_of
 from ..estimators.unwrap import inside, unwrapped, unwrapped_alone
+from ..table.frames import is_missing
 
 BLOCK = 1 << 22  # proximities in memory at a time, besides the result
 N_CANDIDATES = 64  # rows whose gain as a prototype is computed together
-N_CANDIDATES = 64  # rows whose gain as a prototype is computed together
-N_STEPS = 32  # points of a segment that are predicted together
-N_ROUNDS = 4  # of a search on a segment: 32^-4 is the rounding error of float32
 
 
 def proximity(estimator, X, Y=None, *, n_neighbors=10):
@@ -332,7 +330,8 @@ def prototypes(estimator, X, y, n_prototypes=3):
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows to choose from, in the form that `predict` takes.
     y : array-like of shape (n_samples,)
-        Class of each row: its label, the predicted label, or a range of the target.
+        Class of each row: its label, the predicted label, or a range of the target. A row whose
+        label is missing is in no class.
     n_prototypes : int, default=3
         Number of prototypes of each class, at least 1; a class with fewer rows has fewer.
 
@@ -384,10 +383,11 @@ def prototypes(estimator, X, y, n_prototypes=3):
     whole = unwrapped(estimator)
     members, X = _leaf_members(whole.estimator), whole.transform(X)
     leaves = [_memberships(model, X) for _, model in members]
-    y = column_or_1d(y)
+    y = column_or_1d(np.asarray(y))
     check_consistent_length(leaves[0], y)
-    labels, found = np.unique(y), {}
-    for label, key in zip(labels, labels.tolist()):
+    labels = np.unique(y[[not is_missing(label) for label in y]])
+    is_date, found = labels.dtype.kind in "mM", {}  # as a list, dates would be numbers
+    for label, key in zip(labels, labels if is_date else labels.tolist()):
         rows = np.flatnonzero(y == label)
         found[key] = rows[_chosen(members, [own[rows] for own in leaves], n_prototypes)]
     return found

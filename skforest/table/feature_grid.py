@@ -41,7 +41,8 @@ class FeatureGrid:
     """
 
     def __init__(self, feature_shape, n_features):
-        if feature_shape is None:
+        self.is_row = feature_shape is None
+        if self.is_row:
             self.shape = (n_features,)
             return
         self.shape = as_integers(feature_shape, "feature_shape")
@@ -68,9 +69,10 @@ class FeatureGrid:
         """Return the lengths of a patch along each axis; ValueError if one exceeds its axis."""
         sizes = self.per_axis(as_integers(value, name), name, value)
         if any(size > length for size, length in zip(sizes, self.shape)):
-            raise ValueError(
-                f"{name}={value} must not exceed the lengths of feature_shape={self.shape}"
-            )
+            limits = f"lengths of feature_shape={self.shape}"
+            if self.is_row:
+                limits = f"{self.shape[0]} features of X"
+            raise ValueError(f"{name}={value} must not exceed the {limits}")
         return sizes
 
     def receptive_fields(self, size, stride=1):
@@ -101,11 +103,12 @@ class FeatureGraph:
 
     The neighbours of feature j are ``neighbour[start[j] : start[j + 1]]``, int32. Every entry that
     is not 0 connects two features; its size is not used, and the diagonal is ignored. ValueError
-    unless there is a row for each of the features, and entries are finite and not negative.
+    unless there is a row for each of the features, and entries are finite and not negative. The
+    labels of a data frame are matched with `names`, those of the features, or None.
     """
 
-    def __init__(self, adjacency, n_features):
-        entries = _entries(adjacency)
+    def __init__(self, adjacency, n_features, names=None):
+        entries = _entries(_in_order(adjacency, names))
         if entries.shape != (n_features, n_features):
             raise ValueError(
                 f"feature_graph has the shape {entries.shape}; it must have one row and one "
@@ -154,6 +157,25 @@ class FeatureGraph:
             near, steps = wider, steps + 1
 
 
+def _in_order(adjacency, names):
+    """The matrix of a data frame, in the order of the names; anything else unchanged."""
+    if not hasattr(adjacency, "columns"):
+        return adjacency
+    columns = list(adjacency.columns)
+    rows = list(getattr(adjacency, "index", columns))
+    is_named = names is not None and columns != list(range(len(columns)))
+    wanted = list(names) if is_named else columns
+    for axis, labels in (("columns", columns), ("rows", rows)):
+        if len(set(labels)) < len(labels) or set(labels) != set(wanted):
+            own = "its columns" if not is_named else "the columns of X"
+            raise ValueError(
+                f"the {axis} of feature_graph are labelled {labels!r:.99}; they must be labelled "
+                f"like {own}, {wanted!r:.99}"
+            )
+    order = [[labels.index(name) for name in wanted] for labels in (rows, columns)]
+    return np.asarray(adjacency)[np.ix_(*order)]
+
+
 def _entries(adjacency):
     """A matrix of numbers in coordinates; ValueError for anything else."""
     try:
@@ -196,6 +218,8 @@ def windows_of(image, shape):
     ------
     ValueError
         If a length is below 1, the image is empty, or their numbers of axes do not match.
+    TypeError
+        If the image is a masked array.
 
     See Also
     --------
@@ -230,6 +254,10 @@ def windows_of(image, shape):
     >>> print(f"{(labels == inside).mean():.0%} of the pixels")
     99% of the pixels
     """
+    if np.ma.isMaskedArray(image):
+        raise TypeError(
+            "image is a masked array; replace the masked values by NaN first: image.filled(np.nan)"
+        )
     image, lengths = np.asarray(image), as_integers(shape, "shape")
     if np.ndim(shape) == 0:
         lengths *= 2

@@ -158,8 +158,15 @@ class Table:
         dtype = getattr(nw.to_native(column), "dtype", None)
         return isinstance(column.dtype, nw.Enum) or bool(getattr(dtype, "ordered", False))
 
-    def levels(self, j, rows=None):
+    def levels(self, j, rows=None, known=()):
         """Return the distinct values of a column in some rows, without missing ones.
+
+        Parameters
+        ----------
+        rows : ndarray of int, default=None
+            None: all rows.
+        known : sequence of float or str
+            Levels of other rows, which belong to the result, too.
 
         Returns
         -------
@@ -168,7 +175,7 @@ class Table:
         """
         values, position = self._distinct(j)
         present = np.bincount(1 + position[rows if rows is not None else slice(None)])[1:]
-        found = {level for level, n in zip(values, present) if n and level == level}
+        found = {level for level, n in zip(values, present) if n and level == level}.union(known)
         if len(found) > MAX_LEVELS:
             raise ValueError(
                 f"column {self.names[j]!r} of X has {len(found)} levels, at most {MAX_LEVELS} are "
@@ -176,7 +183,7 @@ class Table:
             )
         if self.is_ordered(j):
             every = [as_level(value) for value in self.columns[j].cat.get_categories().to_list()]
-            return [level for level in every if level in found]
+            return list(dict.fromkeys([level for level in every if level in found] + [*known]))
         return sorted(found, key=lambda level: (isinstance(level, str), level))
 
     def codes(self, j, levels, is_training=False):

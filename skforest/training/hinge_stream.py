@@ -24,6 +24,7 @@ class HingeStream:
 
     n_rows: int = 0  # number of rows so far
     levels: dict | None = None  # levels of the categories in `waiting`
+    parameters: dict | None = None  # of the estimator: hashes by name
     waiting: tuple | None = None  # X, y, weight of rows to train on with the next part
     recent: tuple | None = None  # X (as features), y, weight of the last rows
     units: TargetUnits | None = None
@@ -58,6 +59,8 @@ class HingeStream:
             )
         # Training changes arrays in place, but a part that fails must leave no trace.
         bags, source = deepcopy(self.bags), self.bags[0].source
+        for training in bags:
+            training.settings = method.settings
         adapted = source.adapted(method.input(window, self.emphasis, is_stream=True))
         if adapted is not source:
             for training in bags:

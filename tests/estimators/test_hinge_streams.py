@@ -12,7 +12,7 @@ from makers import OwnSquaredError, assert_same_trees
 from makers import hinge_rows as rows_of
 from makers import quick_hinge as quick
 
-from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor, slim
 from skforest.training.hinge_bag import HingeTraining
 from skforest.training.hinge_input import HingeInput
 from skforest.training.hinge_stream import HingeStream
@@ -312,3 +312,75 @@ def test_units_of_targets_follow_a_stream_that_is_far_from_them():
     # Responses in new units are the same if the unit is larger, and smaller with a smaller unit.
     np.testing.assert_allclose(factor, [1, 0.25, 1, 1])
     np.testing.assert_allclose(new.baseline, [100, 100, 100, 102.5])
+
+
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_levels_do_not_depend_on_how_the_first_rows_are_cut(has_weights):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "month": rng.integers(1, 13, 60)})
+    frame["kind"] = np.where(frame.index < 7, None, rng.choice(list("zyx"), 60))
+    sizes = pd.CategoricalDtype(["S", "M", "L"], ordered=True)
+    frame["size"] = pd.Series(rng.choice(["L", "M", "S"], 60)).astype(sizes)
+    y = frame["month"] + rng.normal(size=60)
+    weight = None
+    if has_weights:
+        weight = np.where(np.arange(60) < 20, 1.0, rng.integers(0, 2, 60))
+    columns = ["month", "kind", "size"]
+
+    def trained(*ends):
+        model = quick(RandomHingeForestRegressor, random_state=0, categorical_features=columns)
+        for start, end in zip([0, *ends], [*ends, 60]):
+            part = frame[start:end]
+            if start == 0 and len(ends):
+                part = part.assign(size=part["size"].cat.remove_unused_categories())
+            own = None if weight is None else weight[start:end]
+            model.partial_fit(part, y[start:end], own)
+        return model
+
+    model = trained()
+    assert model.forest_.levels[3] == ["S", "M", "L"]
+    for ends in ((3, 40), (20,)) if has_weights else (range(1, 45), (3, 40)):
+        other = trained(*ends)
+        assert other.forest_.levels == model.forest_.levels
+        assert other.is_categorical_.tolist() == [False, True, True, True]
+        np.testing.assert_array_equal(other.predict(frame), model.predict(frame))
+
+
+def test_a_column_of_missing_values_may_become_a_category():
+    rows = [[0.5, None], [1.0, None], *([i / 10, "uv"[i % 2]] for i in range(58))]
+    frame, y = pd.DataFrame(rows, columns=["a", "c"]), np.arange(60.0) % 2
+    model = quick(RandomHingeForestRegressor, random_state=0)
+    for part in (slice(0, 2), slice(2, 60)):
+        model.partial_fit(frame[part], y[part])
+    once = quick(RandomHingeForestRegressor, random_state=0).partial_fit(frame, y)
+    np.testing.assert_array_equal(model.predict(frame), once.predict(frame))
+
+
+def test_parameters_of_a_stream_are_those_of_its_first_part():
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(RandomHingeForestRegressor, random_state=0).partial_fit(X, y)
+    for params in ({"dropout": 0.5}, {"n_bags": 4}, {"procedure": HingeProcedure(momentum=0.5)}):
+        other = copy.deepcopy(model).set_params(**params)
+        with pytest.raises(ValueError, match="changed after the first call of partial_fit; only"):
+            other.partial_fit(X, y)
+        np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    same = copy.deepcopy(model).set_params(n_jobs=2, random_state=4, max_iter=7).partial_fit(X, y)
+    slow = copy.deepcopy(model).set_params(learning_rate=1e-9).partial_fit(X, y)
+    assert slow.learning_rate_ == 1e-9
+    directions = [one._stream.bags[0].trainer.arrays["direction"] for one in (model, slow)]
+    np.testing.assert_allclose(*directions, atol=1e-6)
+    model.partial_fit(X, y)
+    np.testing.assert_array_equal(same.predict(X), model.predict(X))
+    assert abs(model._stream.bags[0].trainer.arrays["direction"] - directions[1]).max() > 1e-3
+
+
+def test_a_slim_stream_keeps_no_rows_and_does_not_go_on():
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(RandomHingeForestRegressor, random_state=0).partial_fit(X, y)
+    smaller = slim(model)
+    assert len(pickle.dumps(smaller)) < len(pickle.dumps(model)) / 2
+    np.testing.assert_array_equal(smaller.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="slim"):
+        smaller.partial_fit(X, y)
+    np.testing.assert_array_equal(smaller.predict(X), model.predict(X))
+    model.partial_fit(X, y)  # the model itself goes on

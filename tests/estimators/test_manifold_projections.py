@@ -1,9 +1,11 @@
 """Directions of manifold forests: patches, sparse ones, single features."""
 
+import math
 import pickle
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from makers import changed, made
 from scipy import sparse
@@ -461,3 +463,50 @@ def test_models_with_a_graph_are_used_like_all_others(forest, tmp_path):
 
 def error(model, train, test):
     return 1 - model.fit(*train).score(*test)
+
+
+def test_the_labels_of_a_graph_are_those_of_the_columns():
+    X, y = noise(80, 6)
+    names, order = list("fedcba"), [2, 0, 5, 3, 1, 4]
+    graph = pd.DataFrame(ring(6), names, names)
+    own = {"n_estimators": 3, "random_state": 0}
+    frame = pd.DataFrame(X, columns=names)
+    wanted = (
+        ManifoldForestClassifier(feature_graph=ring(6), **own).fit(frame, y).predict_proba(frame)
+    )
+    plain = pd.DataFrame(ring(6))
+    for given in (graph, graph.iloc[order, order], graph.iloc[order], plain):
+        found = ManifoldForestClassifier(feature_graph=given, **own).fit(frame, y)
+        np.testing.assert_array_equal(found.predict_proba(frame), wanted)
+    for given, rows in ((graph.rename(columns={"a": "x"}), frame), (graph.rename({"a": "x"}), X)):
+        with pytest.raises(ValueError, match="feature_graph are labelled .* like"):
+            ManifoldForestClassifier(feature_graph=given, **own).fit(rows, y)
+    procedure = ManifoldProcedure(max_patch=7)
+    with pytest.raises(ValueError, match="max_patch=7 must not exceed the 6 features of X"):
+        ManifoldForestClassifier(feature_graph=graph, procedure=procedure).fit(X, y)
+
+
+@pytest.mark.parametrize("shape, patch", [((7,), 7), ((2,), "auto"), ((4, 4), 4)])
+def test_a_whole_circle_minus_itself_is_no_direction(shape, patch):
+    X, y = noise(200, math.prod(shape))
+    procedure = ManifoldProcedure(max_patch=patch, contrast="difference")
+    model = ManifoldForestClassifier(30, feature_shape=shape, wrap=True, procedure=procedure)
+    directions = model.set_params(random_state=0).fit(X, y).forest_.directions()
+    assert np.diff(directions.indptr).min() > 0
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_no_split_compares_rounding_errors_of_proportional_columns(kind):
+    """A length in three units has combinations that are 0, up to rounding errors."""
+    rng = np.random.default_rng(0)
+    length = 170 + 10 * rng.normal(size=300)
+    others = rng.normal(size=(300, 2))
+    X = np.column_stack([length, length / 2.54, length / 100, others]).astype(np.float32)
+    y = (others[:, 0] + 0.7 * rng.normal(size=300) > 0).astype(int)
+    model = ManifoldForestClassifier(50, random_state=0)
+    model.fit(sparse.csr_array(X) if kind == "sparse" else X, y)
+    directions = model.forest_.directions().toarray().astype(float)
+    terms = directions[:, None] * X
+    ranges, sizes = np.ptp(terms.sum(axis=2), axis=1), np.abs(terms).sum(axis=2).max(axis=1)
+    assert len(ranges) > 100
+    assert (ranges > 1e-6 * sizes).all()

@@ -6,6 +6,7 @@ import json
 
 import blends
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import ALL, small
 from exported import check_onnx, in_c, predicted
@@ -326,3 +327,15 @@ def test_a_forest_checks_its_ratio():
         skforest.Forest(forest.arrays, **arguments | {"prior_ratio": "xyz"})
     with pytest.raises(ValueError, match="forests differ in prior_ratio"):
         skforest.Forest.concatenate([forest, fitted(ManifoldForestClassifier, False).forest_])
+
+
+def test_a_series_is_a_prior_by_label():
+    X, y = rows()
+    shares = pd.Series({"c": 0.7, "a": 0.2, "b": 0.1})  # as value_counts sorts them
+    models = [
+        ManifoldForestClassifier(5, random_state=0, prior=prior).fit(X, y)
+        for prior in (shares, [0.2, 0.1, 0.7])
+    ]
+    np.testing.assert_array_equal(*[model.predict_proba(X) for model in models])
+    with pytest.raises(ValueError, match="the classes are"):
+        ManifoldForestClassifier(5, prior=shares.rename({"c": "d"})).fit(X, y)

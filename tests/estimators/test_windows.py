@@ -112,3 +112,9 @@ def test_row_by_row_takes_little_memory():
 def test_images_and_shapes_that_do_not_match(image, shape, words):
     with pytest.raises(ValueError, match=words):
         windows_of(image, shape)
+
+
+def test_masked_images_are_refused():
+    image = np.ma.masked_less(np.arange(25.0).reshape(5, 5), 3)
+    with pytest.raises(TypeError, match=r"masked array.*image.filled\(np.nan\)"):
+        windows_of(image, 3)

@@ -517,3 +517,37 @@ def test_answers_may_differ_in_a_level_alone():
     model = Rule(lambda X: X["kind"] != "a")
     found = counterfactual(model, X.iloc[[0]], X, n_answers=5)
     assert [one.changes["kind"] for one in found] == [("a", level) for level in "bcd"]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        {"a": 0, "b": 1, "k": 2, "c": "u"},
+        {"a": 0.0, "b": None, "k": 2, "c": "u"},
+        {"a": 0.0, "b": 1.0, "k": 2.0, "c": "u"},
+    ],
+)
+def test_the_row_may_have_other_dtypes_than_the_background(x):
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"a": rng.normal(size=150), "b": rng.normal(size=150)})
+    frame = frame.with_columns(k=pl.Series(rng.integers(0, 5, 150), dtype=pl.Int32))
+    frame = frame.with_columns(c=pl.Series(rng.choice(["u", "v"], 150)).cast(pl.Categorical))
+    model = skforest.ManifoldForestRegressor(10, random_state=0)
+    model.fit(frame, frame["a"].to_numpy() + frame["k"].to_numpy())
+    found = counterfactual(model, pl.DataFrame([x]), frame, target=(4, 9))
+    expected = counterfactual(model, pd.DataFrame([x]), frame.to_pandas(), target=(4, 9))
+    assert found.changes == expected.changes and found.prediction == expected.prediction
+    assert 4 <= model.predict(found.row)[0] <= 9
+
+
+def test_a_changed_column_keeps_its_dtype_of_pandas():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "b": rng.integers(0, 9, 200)})
+    frame["k"] = pd.array(rng.integers(0, 9, 200), dtype="Int64")
+    model = skforest.ManifoldForestRegressor(20, random_state=0)
+    model.fit(frame, frame["b"] + frame["k"].astype(float))
+    low = frame[(frame["b"] < 2) & (frame["k"] < 2)]
+    found = counterfactual(model, low[:1], frame, target=(10, 17))
+    assert set(found.changes) == {"b", "k"}
+    assert found.row.dtypes.to_dict() == frame.dtypes.to_dict()

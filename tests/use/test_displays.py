@@ -343,7 +343,9 @@ def test_the_plane_has_the_predictions_of_the_forest():
     assert display.response.reshape(-1, 2) == pytest.approx(model.predict_proba(rows))
     assert display.x[0] < X[:, 0].min() and display.y[-1] > X[:, 1].max()
     assert display.image_.origin == "lower" and display.tree_ax_ is None
-    assert [*display.image_.get_extent()] == [*display.x[[0, -1]], *display.y[[0, -1]]]
+    left, right, bottom, top = display.image_.get_extent()
+    centres = np.linspace(left, right, 101)[1::2], np.linspace(bottom, top, 101)[1::2]
+    np.testing.assert_allclose(centres, [display.x, display.y])  # of the pixels
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert texts == ["u", "v"]
     for k, points in enumerate(display.ax_.collections):
@@ -560,3 +562,52 @@ def test_up_to_twenty_classes_have_a_legend(n_classes):
     model = ManifoldForestClassifier(1, max_depth=1, random_state=0).fit(y[:, None], y)
     kinds = [artist.get_gid() for artist in skforest.plot_tree(model)]
     assert ("classes" in kinds) == (n_classes == 20)
+
+
+def test_missing_targets_and_labels_are_not_drawn():
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    target = X[:, 0] + y
+    model = ManifoldForestRegressor(5, random_state=0).fit(X, target)
+    whole, part = (
+        PartitionDisplay.from_estimator(model, X, own, grid_resolution=9)
+        for own in (target, np.where(X[:, 0] < 0, np.nan, target))
+    )
+    every = np.append(part.response, target[X[:, 0] >= 0])
+    assert part.image_.get_clim() == (every.min(), every.max())
+    assert whole.image_.get_clim() == (min(every.min(), target.min()), every.max())
+    labels = np.array(["u", "v"])[y]
+    model = ManifoldForestClassifier(5, random_state=0).fit(X, labels)
+    some = np.where(X[:, 0] < 0, None, labels)
+    display = PartitionDisplay.from_estimator(model, X, some, grid_resolution=9)
+    drawn = sum(len(points.get_offsets()) for points in display.ax_.collections)
+    assert drawn == np.sum(X[:, 0] >= 0)
+    with pytest.raises(ValueError, match=r"y has the labels \[0, 1\], but the classes are"):
+        PartitionDisplay.from_estimator(model, X, y, grid_resolution=9)
+
+
+def test_a_plane_refuses_infinite_values():
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    X = pd.DataFrame(np.column_stack([X, y]), columns=["a", "b", "c"])
+    model = ManifoldForestClassifier(3).fit(X, y)
+    with pytest.raises(ValueError, match="'c' must be a finite number, got inf"):
+        PartitionDisplay.from_estimator(model, X, y, values={"c": np.inf})
+    X.loc[3, "c"] = np.inf
+    with pytest.raises(ValueError, match="'c' has infinite values"):
+        PartitionDisplay.from_estimator(model, X, y)
+
+
+@pytest.mark.parametrize("names", [["$5_$", "_a"], ["$0 to $5", "$9^$"]])
+def test_every_name_stands_in_a_legend_as_it_is(names):
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    model = ManifoldForestClassifier(3, random_state=0).fit(X, np.array(names)[y])
+    sets = {name: (X, np.array(names)[y]) for name in names}
+    plane = PartitionDisplay.from_estimator(model, X, grid_resolution=5).ax_
+    curves = TrainingCurveDisplay.from_estimator(model, sets=sets).axes_[0]
+    for ax in (plane, curves):
+        ax.figure.canvas.draw()  # formulas are read here
+        texts = [text.get_text().strip("\u200b") for text in ax.get_legend().get_texts()]
+        assert [text for text in texts if text in names] == names
+        assert not any(text.get_parse_math() for text in ax.get_legend().get_texts())
+    model.set_params(n_estimators=2)
+    page = skforest.describe(model, X, np.array(names)[y])
+    assert names[0] in str(page)

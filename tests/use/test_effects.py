@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import skforest
-from skforest import DateFeatures, EffectDisplay
+from skforest import DateFeatures, EffectDisplay, ManifoldForestRegressor
 from skforest.inspect.effects import Effect
 from skforest.inspect.pairs import PairEffect, predicted
 
@@ -531,3 +531,25 @@ def test_an_axis_says_how_many_levels_are_not_shown():
     counts = many["shop"].value_counts()  # those of most rows are shown
     shown = counts.index.isin(display.effects[0].values)
     assert shown.sum() == 20 and counts[shown].min() >= counts[~shown].max()
+
+
+@pytest.mark.parametrize(
+    "times, texts",
+    [
+        (["1969-12-31", "2024-02-29"], ["1969-12-31", "2024-02-29"]),
+        (["1968-01-01T18:00", "2024-02-29T00:00"], ["1968-01-01 18:00", "2024-02-29 00:00"]),
+        (["2024-01-01T00:00:00", "2024-01-01T00:00:07"],) * 2,
+    ],
+)
+def test_dates_of_a_legend_have_the_unit_that_they_need(times, texts):
+    frame = pd.DataFrame({"a": np.linspace(0, 1, 60), "d": pd.to_datetime(np.resize(times, 60))})
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(3, random_state=0))
+    display = EffectDisplay.from_estimator(model.fit(frame, frame["a"]), frame, [("a", "d")])
+    legend = [text.get_text() for text in display.axes_[0].get_legend().get_texts()]
+    assert legend == [text.replace("T", " ") for text in texts]
+
+
+def test_effects_need_a_column():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(ValueError, match="columns is empty"):
+        EffectDisplay.from_estimator(ManifoldForestRegressor(2).fit(X, X[:, 0]), X, [])

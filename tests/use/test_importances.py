@@ -156,3 +156,12 @@ def test_constant_pixels_within_boxes_have_no_importance():
     forest = skforest.ManifoldForestRegressor(10, feature_shape=(3, 3), random_state=0).fit(X, y)
     assert len(forest.forest_.box_corner)
     assert np.flatnonzero(forest.feature_importances_ == 0).tolist() == [4]
+
+
+def test_slim_blends_have_no_importances_but_a_page():
+    X, y = make_friedman1(120, random_state=0)
+    blend = skforest.BlendedForestRegressor(["co2"], cv=2, random_state=0).fit(X[:80], y[:80])
+    smaller = skforest.slim(blend)
+    with pytest.raises(TypeError, match="no importances: .*slim"):
+        skforest.importances_table(smaller)
+    assert "Scores" in str(skforest.describe(smaller, X[80:120], y[80:120]))

@@ -556,3 +556,15 @@ def test_several_outputs_of_labels_are_refused_by_name():
     for call in (describe, leaderboard):
         with pytest.raises(ValueError, match="has 2 outputs; this function takes one"):
             call(model, X, y)
+
+
+def test_leaderboards_of_bands_and_of_images():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), rng.integers(0, 2, 60)
+    model = ObliqueBoostingRegressor(3, loss="quantile", quantile=[0.1, 0.9]).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="band predicts several quantiles"):
+        leaderboard({"band": model}, X, X[:, 0])
+    images = X.reshape(60, 2, 2)
+    model = ManifoldForestClassifier(3, feature_shape=(2, 2), random_state=0).fit(images, y)
+    boards = [leaderboard({"forest": model}, rows, y)["accuracy"] for rows in (images, X)]
+    assert boards[0].to_dict() == boards[1].to_dict()

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skforest
-from skforest import LeafEmbedding, prototypes, proximity
+from skforest import LeafEmbedding, ManifoldForestRegressor, prototypes, proximity
 from skforest.inspect import similarity
 
 
@@ -247,3 +247,17 @@ def test_equal_rows_are_chosen_once_and_in_their_order():
     rows, y = X[[5, 5, 5, 80, 5, 80]], np.zeros(6)
     assert prototypes(model, rows, y, 6)[0].tolist() == [0, 3, 1, 2, 4, 5]
     assert prototypes(model, X[[3] * 4], y[:4], 3)[0].tolist() == [0, 1, 2]
+
+
+def test_rows_without_a_label_are_no_prototypes():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = ManifoldForestRegressor(10, random_state=0).fit(X, X[:, 0])
+    there = np.flatnonzero(X[:, 0] > -0.5)
+    expected = prototypes(model, X[there], (X[there, 0] > 0.5).astype(float))
+    ranges = pd.cut(pd.Series(X[:, 0]), [-0.5, 0.5, 9])  # the others are missing
+    for y in (np.where(X[:, 0] > -0.5, X[:, 0] > 0.5, np.nan), ranges):
+        found = prototypes(model, X, y)
+        for own, rows in zip(found.values(), expected.values(), strict=True):
+            np.testing.assert_array_equal(own, there[rows])
+    days = np.array(["2024-01-01", "2024-01-02"], dtype="M8[ns]")
+    assert list(prototypes(model, X, np.resize(days, 60))) == list(days)

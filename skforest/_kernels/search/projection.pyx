@@ -270,6 +270,8 @@ cdef class BoxSampler(Sampler):
                 if self.grid.wrap[axis]:
                     high = min(self.reach, length // 2)
                     shift = between(random, -high, high)
+                    if out.size[axis] == length:  # a whole circle is the same at every corner
+                        shift = 0
                 else:
                     low = max(-self.reach, -corner)
                     high = min(self.reach, length - out.size[axis] - corner)
