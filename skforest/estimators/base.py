@@ -143,7 +143,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             data = self._read_training_set(X, y, request)
             request = replace(request, prior_ratio=self._ratio_to_prior(data))
             if checkpoint is not None:
-                request = replace(request, checkpoint=self._checkpoint(checkpoint, data))
+                kept = self._checkpoint(checkpoint, data, request.previous)
+                request = replace(request, checkpoint=kept)
             settings = self._settings(data, request)
             method = self._method(settings)
             if members := self._new_members(method, request):
@@ -169,15 +170,19 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         name = type(self).__name__
         return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=name, **given)
 
-    def _checkpoint(self, folder, data):
-        """The `Checkpoint` in a folder, for the training on these rows."""
+    def _checkpoint(self, folder, data, previous=None):
+        """The `Checkpoint` in a folder, for the training on these rows, after a forest."""
         check_continues(self)
         rows, given = data.validation, self.get_params(deep=False)
+        names = getattr(self, "feature_names_in_", None)
         key = {"estimator": type(self).__name__, "version of skforest": __version__}
         key |= {name: value for name, value in given.items() if name not in NOT_IN_RESULTS}
         key |= {
             "random_state": self._seed,
             "X or y": (data.X, data.y, data.target),
+            "units, names or categories of X": (data.feature_map, names),
+            "labels of y": getattr(self, "classes_", None),
+            "the model of a warm start": None if previous is None else previous.arrays,
             "sample_weight or class_weight": data.weight,
             "groups or folds": (data.group, data.fold),
             "X_val": None if rows is None else (rows.X, rows.y, rows.weight),

@@ -95,7 +95,10 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             # Each column of an array of objects gets the dtype of its values: strings, numbers or
             # bools.
             return [np.array(column.tolist()) if y.dtype == object else column for column in y.T]
-        return [column_or_1d(y, warn=True)]
+        column = column_or_1d(y, warn=True)
+        if column.dtype == object and all(isinstance(label, int | np.generic) for label in column):
+            raise ValueError("y has the dtype object; convert it: y.astype(int) or y.astype(bool)")
+        return [column]
 
     def _encode_target(self, y, is_warm_start):
         """Class numbers of the labels, one column for each output."""

@@ -20,6 +20,7 @@ from ..forest.storage import as_levels
 from ..table.feature_map import MISSING
 from ..table.frames import (
     as_frame,
+    as_numpy_target,
     find_categories,
     input_dtype,
     integer_columns,
@@ -179,7 +180,8 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         `known_levels` come from an earlier fit, and X is checked against its columns; None: X
         determines the levels.
         """
-        given = X = as_frame(self._unfolded(X))
+        given, y = as_frame(self._unfolded(X)), as_numpy_target(y)
+        X = given
         self._check_target_type(y)
         reset, levels = known_levels is None, known_levels
         categorical = getattr(self, "categorical_features", None) if reset else list(levels)

@@ -298,6 +298,17 @@ def _dates_advice(column):
     return NOT_DATES if is_duration(column) else DATES_ADVICE
 
 
+def as_numpy_target(y):
+    """Return integers and bools of pandas' extension dtypes in the dtype of NumPy.
+
+    scikit-learn converts them to float64. Anything else, and y with missing values, is unchanged.
+    """
+    dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if dtype is None or dtype.kind not in "biu" or y.isna().any():
+        return y
+    return y.to_numpy(dtype)
+
+
 def as_frame(X, names=None):
     """Return X, or a pyarrow table if only the interchange protocols can read X.
 

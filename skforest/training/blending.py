@@ -100,7 +100,8 @@ class HeldOutR2(_RowMean):
 
     def __init__(self, y, weight):
         self.y, self.weight = y, weight
-        variance = np.average(np.square(y - np.average(y, 0, weight)), 0, weight)
+        mean = np.clip(np.average(y, 0, weight), y.min(axis=0), y.max(axis=0))
+        variance = np.average(np.square(y - mean), 0, weight)
         self.variance = np.where(variance > 0, variance, 1.0)
 
     def reduce(self, response):

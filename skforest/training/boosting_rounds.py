@@ -202,8 +202,8 @@ class BoostingTraining:
                 self.is_late &= number < n_rounds and not is_stalled
                 break
             self._add_round(number)
-            if self.save is not None and number >= self.known.n_rounds:
-                self.save(self)
+            if self.save is not None and number >= self.known.n_rounds and not self.stop[0]:
+                self.save(self)  # unless the round may be cut
         if report is not None and is_stalled and number < n_rounds:
             report(number, number, best=best)
         self._end_losses(best)

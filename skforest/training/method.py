@@ -110,7 +110,8 @@ class Sampling:
     def sample(self, data, seed):
         """Return the sample of a member as a TrainingSet; rows not drawn have weight 0."""
         drawn = weight = self.drawn(data, seed)
-        for codes, n_classes in zip(data.y.astype(np.int32).T, self.balanced):
+        for k, n_classes in enumerate(self.balanced):
+            codes = data.y[:, k].astype(np.int32)
             weight = weight * balancing_factor(codes, drawn, n_classes)[codes]
         return data.sample(weight)
 

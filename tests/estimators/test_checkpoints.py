@@ -1,6 +1,7 @@
 """Checkpoints: an interrupted fit that continues has the bits of one that was not interrupted."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from makers import assert_same_trees, boosting_rows, hinge_rows, quick_boosting, quick_hinge
 from sklearn.base import clone, is_classifier
@@ -9,6 +10,7 @@ from skforest import (
     BlendedForestRegressor,
     CO2ForestRegressor,
     ManifoldForestClassifier,
+    ManifoldForestRegressor,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
@@ -22,6 +24,7 @@ MEMBERS = {
     "hinge": quick_hinge(RandomHingeForestClassifier, n_bags=3, max_iter=80),
     "bags": quick_boosting(ObliqueBoostingRegressor, n_bags=3, n_estimators=5, linear_start=None),
 }
+OF_UNITS = "units, names or categories of X"
 
 
 def rows_of(model, n=90):
@@ -129,7 +132,7 @@ def test_a_folder_of_another_fit_is_refused(tmp_path):
     for changes, rows, words in (
         ({"max_depth": 3}, (X, y), "max_depth:"),
         ({"random_state": 1, "n_estimators": 3}, (X, y), "n_estimators, random_state:"),
-        ({}, (X + 1, y), "X or y:"),
+        ({}, (X + 1, y), f"X or y, {OF_UNITS}:"),
         ({}, (X, np.roll(y, 1)), "X or y:"),
         ({}, (X, y, np.arange(len(y)) + 1), "sample_weight or class_weight:"),
     ):
@@ -200,3 +203,59 @@ def test_a_bag_is_saved_once_a_minute(tmp_path, monkeypatch):
             folder.save("bag-0", "rounds")
     assert due == [False, False, True, True, False, True]
     assert not folder.is_due("bag-1")
+
+
+@pytest.mark.parametrize(
+    "cls", [CO2ForestRegressor, ManifoldForestRegressor, ObliqueBoostingRegressor]
+)
+def test_other_units_names_or_levels_are_another_fit(cls, tmp_path):
+    """Scaled rows, and codes of categories, may be the same."""
+    X, y = boosting_rows(cls, 80)
+    frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(kind=np.resize(["u", "v", "w"], 80))
+    model = cls(3, random_state=0).fit(frame, y, checkpoint=tmp_path)
+    for other in (
+        frame.assign(a=2 * frame["a"]),
+        frame.assign(a=frame["a"] + 16),
+        frame.rename(columns={"a": "z"}),
+        frame.assign(kind=frame["kind"].map({"u": "p", "v": "q", "w": "r"})),
+    ):
+        with pytest.raises(ValueError, match=f"a fit with other .*{OF_UNITS}"):
+            clone(model).fit(other, y, checkpoint=tmp_path)
+    assert_same_trees(clone(model).fit(frame, y, checkpoint=tmp_path), model)
+
+
+def test_other_labels_or_another_first_fit_are_another_fit(tmp_path):
+    X, y = rows_of(MEMBERS["trees"])
+    model = ManifoldForestClassifier(2, random_state=0).fit(X, y, checkpoint=tmp_path / "labels")
+    names = np.array([f"class {label}" for label in y])
+    with pytest.raises(ValueError, match="a fit with other labels of y"):
+        clone(model).fit(X, names, checkpoint=tmp_path / "labels")
+
+    def continued(rate, **given):
+        model = quick_boosting(ObliqueBoostingRegressor, n_estimators=3, learning_rate=rate)
+        model.set_params(warm_start=True, early_stopping=False).fit(X, X[:, 0])
+        return model.set_params(n_estimators=6, learning_rate=0.1).fit(X, X[:, 0], **given)
+
+    once = continued(0.1, checkpoint=tmp_path / "warm")
+    assert_same_trees(continued(0.1, checkpoint=tmp_path / "warm"), once)
+    with pytest.raises(ValueError, match="other the model of a warm start"):
+        continued(0.4, checkpoint=tmp_path / "warm")
+
+
+def test_a_round_that_was_stopped_is_not_saved(tmp_path, monkeypatch):
+    """Another thread has set `stop`, and the tree of the round ends early."""
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    X, y = boosting_rows(ObliqueBoostingRegressor, 100)
+    model = quick_boosting(ObliqueBoostingRegressor, n_bags=1, n_estimators=9, linear_start=None)
+    at_once = model.set_params(linear_leaves=False, random_state=0).fit(X, y)
+    grow = boosting_rounds.BoostingTraining._grow_tree
+
+    def stopped(self, number, *args):
+        self.stop[0] = number == 4
+        return grow(self, number, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(boosting_rounds.BoostingTraining, "_grow_tree", stopped)
+        clone(model).fit(X, y, checkpoint=tmp_path)
+    assert list(tmp_path.glob("bag-*"))
+    assert_same_fit(clone(model).fit(X, y, checkpoint=tmp_path), at_once)

@@ -4,9 +4,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from conftest import ALL, small
 from makers import changed, response
 from refusals import N, refuses, runs, task
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_regressor
 
 import skforest
 from skforest.table.training_set import _features_with_outliers
@@ -324,3 +325,21 @@ def test_outliers_are_sought_without_a_copy_of_all_rows(monkeypatch):
         tracemalloc.stop()
     np.testing.assert_array_equal(columns, np.arange(100))
     assert low[0] == 0 and (low[1:] > -10).all() and (high < 200).all()
+
+
+@pytest.mark.parametrize("value", [1e-16, 1.1e-20, 0.1, -1e300])
+@pytest.mark.parametrize("cls", [cls for cls in ALL if is_regressor(cls())])
+def test_constant_targets_are_predicted_as_they_are(cls, value):
+    """Their mean differs from them by rounding."""
+    if "Blended" in cls.__name__:
+        value = np.clip(value, -1e100, None)  # scores of a leaderboard have squares
+    X = np.arange(7.0)[:, None]
+    assert (small(cls).fit(X, np.full(7, value)).predict(X) == value).all()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_targets_beyond_32_bits():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    with np.errstate(all="raise"):
+        model = skforest.ManifoldForestRegressor(3, random_state=0).fit(X, 3e9 + 1e8 * X[:, 0])
+    assert model.score(X, 3e9 + 1e8 * X[:, 0]) > 0.5

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -260,3 +261,21 @@ def test_tags_tell_whether_a_criterion_takes_several_outputs(criterion, several)
     else:
         with pytest.raises(ValueError, match='criterion="entropy" takes one output'):
             model.fit(X, y)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "UInt64", "int64[pyarrow]"])
+def test_integer_labels_of_pandas_keep_every_digit(dtype):
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0, 2**53 + 1, 2**53)
+    model = ManifoldForestClassifier(3, random_state=0).fit(X, pd.Series(y, dtype=dtype))
+    assert model.classes_.dtype.kind in "iu" and model.classes_.tolist() == [2**53, 2**53 + 1]
+    assert model.predict(X).tolist() == y.tolist()
+
+
+@pytest.mark.parametrize("labels", [[True, False], [1, 2]])
+def test_objects_that_are_bools_or_integers_are_refused_with_advice(labels):
+    X, y = np.zeros((4, 1)), np.array(labels * 2, dtype=object)
+    with pytest.raises(ValueError, match=r"y has the dtype object; convert it: y.astype\(int\)"):
+        ManifoldForestClassifier(3).fit(X, y)

@@ -89,3 +89,9 @@ cdef class BallSampler(Sampler):
 
     cdef int32_t walk(self, int32_t centre, int32_t n_steps) noexcept nogil
     cdef void subtract(self, int32_t centre, int32_t steps, Candidate* out) noexcept nogil
+
+
+cdef bint is_rounding(
+    const Unfolded* a, const Table* table, const int64_t* offset, const float* column, int64_t n,
+    float low, float high
+) noexcept nogil

@@ -13,7 +13,7 @@ To add a projection, derive from `Sampler`, set `max_terms` to the length of the
 and draw a feature, a box, a sparse direction or a plane in `sample`.
 """
 
-from libc.math cimport sqrt
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
@@ -22,15 +22,25 @@ import numpy as np
 from ..base.memory cimport Scratch
 from ..base.random cimport Random, below, between, normal, positive_poisson
 from ..base.direction cimport (
+    CSR,
     DENSE,
+    ONE,
+    UINT8,
+    WEIGHTED,
+    WORDS,
     Box,
     Table,
     Unfolded,
     as_grid,
+    entry_of,
     unfold_box,
     unfold_feature,
     unfold_sparse,
 )
+
+# Four units in the last place of float32. Chosen without a stored measurement.
+cdef enum:
+    PRECISION = 1 << 21
 
 cdef enum Contrast:
     SUM = 0
@@ -437,3 +447,65 @@ cdef as_dict(Sampler sampler, const Candidate* candidate):
         "size": [candidate.size[i] for i in range(sampler.grid.n_axes)],
         "subset": [candidate.subset[i] for i in range(sampler.grid.n_subset_bytes)],
     }
+
+
+# -------------------------------------------------------------- constant columns
+
+
+cdef inline double value_at(const Table* table, int64_t offset, int32_t feature) noexcept nogil:
+    """Return a number of the row at an offset."""
+    if table.dtype == CSR:
+        return entry_of(table, offset // table.n_features, feature)
+    if table.dtype == UINT8:
+        return (<const uint8_t*>table.data)[offset + feature]
+    return (<const float*>table.data)[offset + feature]
+
+
+cdef double size_of_terms(const Unfolded* a, const Table* table, int64_t offset) noexcept nogil:
+    """Return the sum of the absolute terms of a . x, for a row; 0 if the sum is exact."""
+    cdef int32_t t, j
+    cdef double total = 0
+    cdef const float* row = <const float*>table.data + offset
+    if a.kind == WORDS and table.dtype == UINT8:
+        return 0
+    for t in range(a.n):
+        if a.kind == DENSE:
+            total += fabs(a.dense[t] * value_at(table, offset, t))
+        elif a.kind == WEIGHTED:
+            total += fabs(a.weight[t] * value_at(table, offset, a.position[t]))
+        else:
+            for j in range(4):
+                if a.mask[t] >> j & 1:
+                    total += fabs(row[a.position[t] + j])
+    return total
+
+
+cdef int64_t place_of(float wanted, const float* values, int64_t n) noexcept nogil:
+    """Return the first place of a value that is there; it compares 16 at a time."""
+    cdef int64_t i = 0
+    cdef int32_t j, found = 0
+    while i + 16 <= n:
+        for j in range(16):
+            found |= values[i + j] == wanted
+        if found:
+            break
+        i += 16
+    while values[i] != wanted:
+        i += 1
+    return i
+
+
+cdef bint is_rounding(
+    const Unfolded* a, const Table* table, const int64_t* offset, const float* column, int64_t n,
+    float low, float high
+) noexcept nogil:
+    """Return whether a . x, a column of n rows from low to high, differs by rounding errors only.
+
+    These are at most about 1 / PRECISION of the sum of the absolute terms of a row. Proportional
+    features, such as a length in two units, have combinations that are 0 up to them.
+    """
+    cdef double size = 0
+    if a.kind != ONE:
+        size = size_of_terms(a, table, offset[place_of(low, column, n)])
+        size += size_of_terms(a, table, offset[place_of(high, column, n)])
+    return (<double>high - low) * PRECISION <= size

@@ -11,17 +11,14 @@ left, are always computed from all rows of the node.
 """
 
 from libc.math cimport INFINITY, fabs, isfinite
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 import numpy as np
 
-from ..base.direction cimport (
-    CSR, DENSE, FLOAT32, ONE, UINT8, WEIGHTED, WORDS, Table, Unfolded, entry_of, project,
-    reserve_unfolded
-)
+from ..base.direction cimport CSR, DENSE, project, reserve_unfolded
 from ..base.memory cimport Buffer, Scratch, allocate
-from .projection cimport BOX, FEATURE, PLANE, AxisSampler, Candidate
+from .projection cimport BOX, FEATURE, PLANE, AxisSampler, Candidate, is_rounding
 from ..base.random cimport uniform
 from .sample_columns cimport SampleColumns
 from .split cimport ENTROPY, NodeSplitter, Sample, Split
@@ -43,54 +40,6 @@ cdef enum:
     SORTED_ROWS = 24    # up to this number of rows, sorting is faster than a histogram
     MAX_ZOOMS = 8       # largest number of divided bins for one candidate
     FEW_BINS = 8        # a bin with more than 1 / FEW_BINS of the weight is divided
-
-
-# Range of a column, over the sums of absolute terms in the rows of its ends, below which it has
-# rounding errors only: those of values, weights, products and sums, in float32.
-cdef double ROUNDING = 2.0 ** -21
-
-
-cdef inline double value_at(const Table* table, int64_t offset, int32_t feature) noexcept nogil:
-    """Return a number of the row at an offset."""
-    if table.dtype == CSR:
-        return entry_of(table, offset // table.n_features, feature)
-    if table.dtype == UINT8:
-        return (<const uint8_t*>table.data)[offset + feature]
-    return (<const float*>table.data)[offset + feature]
-
-
-cdef double size_of_terms(const Unfolded* a, const Table* table, int64_t offset) noexcept nogil:
-    """Return the sum of the absolute terms of a . x, for a row; 0 if the sum is exact."""
-    cdef int32_t t, j
-    cdef double total = 0
-    cdef const float* row = <const float*>table.data + offset
-    if a.kind == ONE or a.kind == WORDS and table.dtype == UINT8:
-        return 0
-    for t in range(a.n):
-        if a.kind == DENSE:
-            total += fabs(a.dense[t] * value_at(table, offset, t))
-        elif a.kind == WEIGHTED:
-            total += fabs(a.weight[t] * value_at(table, offset, a.position[t]))
-        else:
-            for j in range(4):
-                if a.mask[t] >> j & 1:
-                    total += fabs(row[a.position[t] + j])
-    return total
-
-
-cdef int64_t find(const float* values, int64_t n, float wanted) noexcept nogil:
-    """Return the first place of a value that is there; it compares 16 at a time."""
-    cdef int64_t i = 0
-    cdef int32_t j, found = 0
-    while i + 16 <= n:
-        for j in range(16):
-            found |= values[i + j] == wanted
-        if found:
-            break
-        i += 16
-    while values[i] != wanted:
-        i += 1
-    return i
 
 
 cdef inline float midpoint(float a, float b) noexcept nogil:
@@ -259,7 +208,6 @@ cdef class SearchSplitter(NodeSplitter):
         proportional features may be, such as a length in two units.
         """
         cdef float low = 0, high = 0
-        cdef double size
         cdef bint better
         cdef int64_t i
         cdef Candidate swap
@@ -271,13 +219,10 @@ cdef class SearchSplitter(NodeSplitter):
         # A column that overflows to infinity has no threshold that divides it well.
         if not (high > low) or not isfinite(low) or not isfinite(high):
             return False
-        if self.unfolded.kind != ONE:
-            i = find(self.candidate_column, sample.n, low)
-            size = size_of_terms(&self.unfolded, &self.table, sample.offset[i])
-            i = find(self.candidate_column, sample.n, high)
-            size += size_of_terms(&self.unfolded, &self.table, sample.offset[i])
-            if <double>high - low <= ROUNDING * size:
-                return False
+        if is_rounding(
+            &self.unfolded, &self.table, sample.offset, self.candidate_column, sample.n, low, high
+        ):
+            return False
         if self.may_overflow:
             for i in range(sample.n):       # low and high skip NaN from infinity minus infinity
                 if not isfinite(self.candidate_column[i]):

@@ -60,7 +60,8 @@ class TargetScale:
 
     def baseline(self, y, weight):
         """Return the initial raw prediction: ndarray of shape (n_outputs,)."""
-        return np.average(y, axis=0, weights=weight)
+        mean = np.average(y, axis=0, weights=weight)
+        return np.clip(mean, y.min(axis=0), y.max(axis=0))  # constants are exact
 
     def size(self, deviation, weight):
         """Return the unit of each output from deviations from the baseline."""
