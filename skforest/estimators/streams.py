@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import is_classifier
 
 from .._warnings import warn_caller
@@ -64,8 +65,9 @@ class StreamMixin:
             stream = HingeStream() if is_first else self._stream
             known_map = None if is_first else self.forest_.feature_map
             known = None if is_first else known_map.levels
+            parameters = self._stream_parameters()
             if not is_first:
-                self._check_parameters(stream)
+                check_parameters(parameters, stream.parameters)
                 if stream.n_rows < FEW_ROWS:
                     stream = self._with_levels(stream, X, sample_weight)
                     known = stream.levels
@@ -84,7 +86,7 @@ class StreamMixin:
             else:
                 waits = True
             waiting = rows if waits else None
-            given = {"waiting": waiting, "levels": levels, "parameters": self._stream_parameters()}
+            given = {"waiting": waiting, "levels": levels, "parameters": parameters}
             self._stream = replace(stream, n_rows=n_rows, **given)
         return self
 
@@ -99,16 +101,6 @@ class StreamMixin:
                 hashes[name] = None
         return hashes
 
-    def _check_parameters(self, stream):
-        """Raise ValueError if parameters have changed since the first part."""
-        now = self._stream_parameters()
-        changed = sorted(name for name in now if now[name] != stream.parameters[name])
-        if changed:
-            raise ValueError(
-                f"{', '.join(changed)} changed after the first call of partial_fit; only "
-                "learning_rate may. Clone the estimator to begin with other parameters"
-            )
-
     def _with_levels(self, stream, X, sample_weight):
         """The stream with the levels of all rows so far and of a further part, in order.
 
@@ -118,8 +110,8 @@ class StreamMixin:
         categorical = getattr(self, "categorical_features", None)
         _, is_category = self._read(frame, categorical, False)
         columns = set(levels)
-        if is_category is not None:
-            rows = stream.waiting[0]
+        rows = stream.waiting[0]
+        if is_category is not None and not sparse.issparse(rows):
             columns |= set(np.flatnonzero(is_category & np.isnan(rows).all(axis=0)).tolist())
         columns = sorted(columns)
         table, is_categorical = self._read(frame, columns, False)
@@ -166,3 +158,13 @@ class StreamMixin:
         stream, forest = stream.continued(method, part, labelled)
         self._store(forest, method.settings, stream.records)
         return stream
+
+
+def check_parameters(now, before):
+    """Raise ValueError if parameters have changed since the first part; hashes by name."""
+    changed = sorted(name for name in now if now[name] != before[name])
+    if changed:
+        raise ValueError(
+            f"{', '.join(changed)} changed after the first call of partial_fit; only "
+            "learning_rate may. Clone the estimator to begin with other parameters"
+        )

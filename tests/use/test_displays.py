@@ -376,10 +376,10 @@ def test_a_tree_is_drawn_beside_its_partition():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a leaf that fills the plane has no outline
         forest.set_params(min_samples_leaf=80).fit(X, y)
-        display = PartitionDisplay.from_estimator(forest, X, y + 1, tree=0, grid_resolution=5)
+        display = PartitionDisplay.from_estimator(forest, X, y % 2, tree=0, grid_resolution=5)
     assert len(np.unique(display.leaves)) == 1 and len(display.ax_.collections) == 3
-    drawn = [points.get_offsets() for points in display.ax_.collections]  # labels 1 to 3
-    assert [len(points) for points in drawn] == [0, 50, 50]
+    drawn = [points.get_offsets() for points in display.ax_.collections]  # of three classes
+    assert [len(points) for points in drawn] == [100, 50, 0]
 
 
 def test_other_features_are_typical_ones():
@@ -511,7 +511,7 @@ def test_values_of_other_features():
         ({"z": 1}, "there is no feature 'z'"),
         ({4: 1}, "an entry of values=4 must be an int from 0 to 3"),
         ({"kind": "w"}, r"'w' is none of the levels of 'kind': \['u', 'v'\]"),
-        ({"c": "w"}, "'c' must be a number, got 'w'"),
+        ({"c": "w"}, "'c' must be a finite number, got 'w'"),
     ):
         with pytest.raises(ValueError, match=message):
             PartitionDisplay.from_estimator(model, frame, values=values, **options)
