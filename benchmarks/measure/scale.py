@@ -17,7 +17,7 @@ rows. ``steps`` measures what does not get faster with more workers, and compute
 number of workers at which each is busy half of the time with training. ``memory`` trains, in a
 process whose memory is limited, on rows of three times the limit, and measures the memory that a
 fit of 16 trees on 10^6 rows of 30 features adds, with two threads. ``workers`` trains boosting
-and a blend on two and on four processes of dask that each have a third of the memory that all
+and a blend on two and on four processes of dask that each have half of the memory that all
 rows need; dask ends processes that use more. ``costs`` fits classifiers with
 default parameters and one thread in a process of their own, each on 10^3, 10^4 and 10^5 rows; a
 fit is left out if ten times the seconds on a tenth of the rows are more than `MOST_SECONDS`. Its
@@ -121,10 +121,10 @@ MEASURES = {
     "memory/partitions": Measure("bytes of rows in partitions over the limit of memory", "x"),
 }
 WORKERS = {
-    "boosting": (ObliqueBoostingClassifier, {"n_estimators": 50}),
+    "boosting": (ObliqueBoostingClassifier, {"n_estimators": 20}),
     "blend": (
         BlendedForestClassifier,
-        {"members": ["manifold", ObliqueBoostingClassifier(50)]},
+        {"members": ["manifold", ObliqueBoostingClassifier(20)]},
     ),
 }
 MEASURES |= {
@@ -275,9 +275,9 @@ def workers(options):
     """Training on rows that no worker has the memory for."""
     import skforest.dask
 
-    n, n_parts = pick(options, 7_680_000, 40_000), 64
+    n, n_parts = pick(options, 4_800_000, 40_000), 64
     X, y = _parts(n, n_parts)
-    limit = pick(options, 4 * n * N_FEATURES // 3, 2**30)
+    limit = pick(options, 4 * n * N_FEATURES // 2, 2**30)
     X_test, y_test = _rows(n_parts, 20_000)
     for name, (kind, params) in WORKERS.items():
         for count in (2, 4):

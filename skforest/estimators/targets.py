@@ -97,7 +97,8 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             return [np.array(column.tolist()) if y.dtype == object else column for column in y.T]
         column = column_or_1d(y, warn=True)
         if column.dtype == object and all(isinstance(label, int | np.generic) for label in column):
-            raise ValueError("y has the dtype object; convert it: y.astype(int) or y.astype(bool)")
+            advice = "y has the dtype object; convert it: y.astype(int) or y.astype(bool)"
+            raise ValueError(f"Unknown label type: {advice}")
         return [column]
 
     def _encode_target(self, y, is_warm_start):

@@ -61,7 +61,8 @@ class TargetScale:
     def baseline(self, y, weight):
         """Return the initial raw prediction: ndarray of shape (n_outputs,)."""
         mean = np.average(y, axis=0, weights=weight)
-        return np.clip(mean, y.min(axis=0), y.max(axis=0))  # constants are exact
+        is_finite = np.isfinite(mean)  # `power_of_two_scale` refuses others
+        return np.where(is_finite, np.clip(mean, y.min(axis=0), y.max(axis=0)), mean)
 
     def size(self, deviation, weight):
         """Return the unit of each output from deviations from the baseline."""
