@@ -231,6 +231,10 @@ def _unfitted(estimator):
         )
     estimator = clone(estimator)
     estimator._validate_params()
+    if isinstance(estimator, BLENDS):
+        for member in estimator._new_members(check_random_state(0)):
+            if _trains_members(member.estimator):
+                _member(member.estimator, member.name, estimator)
     return estimator
 
 
@@ -385,22 +389,18 @@ def _trained_forest(estimator, partitions, sample):
 
 def _trained_blend(blend, partitions, sample):
     """Train a blend on the sample, and then its forests on all partitions."""
-    class_weight = getattr(blend, "class_weight", None)
-    for member in blend._new_members(check_random_state(0)):  # errors before time is spent
-        if _trains_members(member.estimator):
-            _member(member.estimator, member.name, class_weight)
     has_weights = len(partitions[0]) > 2 or np.ptp(sample.weight) > 0
     blend.fit(sample.X, sample.y, sample.weight if has_weights else None)
     for name, fitted in blend.members_.items():
         if _trains_members(fitted):
-            member = _member(fitted, name, class_weight)
+            member = _member(fitted, name, blend)
             blend.members_[name] = _trained_forest(member, partitions, sample)
     return blend
 
 
-def _member(estimator, name, class_weight):
+def _member(estimator, name, blend):
     """An unfitted member of a blend, with the class weights of the blend."""
-    member = _unfitted(estimator)
+    member, class_weight = _unfitted(estimator), getattr(blend, "class_weight", None)
     if class_weight is not None:
         if member.class_weight is not None:
             raise ValueError(
