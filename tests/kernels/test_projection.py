@@ -241,6 +241,20 @@ def test_subsets_beyond_a_byte():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
+def test_a_box_as_long_as_a_circle_is_not_moved_along_it():
+    """The box and its shifted copy would have the same entries."""
+    shape = (3, 5)
+    sampler = boxes(shape, 1, shape, "difference", wrap=(True, True))
+    n_whole = 0
+    for one in draw_boxes(sampler, 2):
+        rows, columns = np.unravel_index([one["corner"], max(one["other"], 0)], shape)
+        for size, length, places in zip(one["size"], shape, (rows, columns)):
+            if size == length:
+                n_whole += 1
+                assert one["other"] < 0 or places[0] == places[1]
+    assert n_whole > 1000
+
+
 def test_two_unordered_axes_have_their_own_bytes():
     sampler = boxes((9, 4, 3), (1, 1, 1), (9, 4, 3), unordered=(True, False, True))
     for one in draw(sampler, 7, 300):
