@@ -1,6 +1,7 @@
 """Training on streams: `partial_fit` of hinge forests."""
 
 from dataclasses import replace
+from pickle import PicklingError
 
 import numpy as np
 from scipy import sparse
@@ -97,7 +98,7 @@ class StreamMixin:
         for name in set(found) - FREE:
             try:
                 hashes[name] = hash_of(found[name])
-            except Exception:  # a function that cannot be pickled
+            except (AttributeError, PicklingError, TypeError):  # such as lambdas of a loss
                 hashes[name] = None
         return hashes
 
@@ -109,8 +110,7 @@ class StreamMixin:
         frame, levels = as_frame(self._unfolded(X)), as_levels(stream.levels)
         categorical = getattr(self, "categorical_features", None)
         _, is_category = self._read(frame, categorical, False)
-        columns = set(levels)
-        rows = stream.waiting[0]
+        columns, (rows, *others) = set(levels), stream.waiting
         if is_category is not None and not sparse.issparse(rows):
             columns |= set(np.flatnonzero(is_category & np.isnan(rows).all(axis=0)).tolist())
         columns = sorted(columns)
@@ -121,7 +121,6 @@ class StreamMixin:
         longer = as_levels({j: table.levels(j, there, levels.get(j, ())) for j in columns})
         longer.ordered = levels.ordered.union(filter(table.is_ordered, set(columns) - set(levels)))
         self.is_categorical_ = is_categorical
-        rows, *others = stream.waiting
         rows = rows.copy()
         for j, known in levels.items():
             number = np.array([longer[j].index(level) for level in known], dtype=float)

@@ -32,6 +32,7 @@ from .conformal import IntervalMixin, SetMixin
 from .prediction import same_classes
 from .predictor import ClassPredictor, Predictor
 
+WHOLE = int | np.integer | np.bool_  # labels that scores of scikit-learn refuse as objects
 SAME_SHARE = 1e-9  # frequencies that differ by less, relatively, are equal up to rounding
 GATES = {"hard": "hard", "soft": "sigmoid"}  # gate of a Forest, by the parameter `routing`
 
@@ -96,7 +97,7 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             # bools.
             return [np.array(column.tolist()) if y.dtype == object else column for column in y.T]
         column = column_or_1d(y, warn=True)
-        if column.dtype == object and all(isinstance(label, int | np.generic) for label in column):
+        if column.dtype == object and all(isinstance(label, WHOLE) for label in column):
             advice = "y has the dtype object; convert it: y.astype(int) or y.astype(bool)"
             raise ValueError(f"Unknown label type: {advice}")
         return [column]

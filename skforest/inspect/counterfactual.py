@@ -114,9 +114,9 @@ def counterfactual(
     deviation of the column in the background, without its outliers [1]_. A different category
     counts as distance 1, and so does a value in place of a missing one. Columns of whole numbers
     keep whole numbers, even if their dtype is float, and columns of dates their unit: days, hours,
-    minutes or seconds. A value
-    that x has does not become missing. The result is near x, but need not be the nearest possible
-    point. Numbers of the background outside their limits are set to the nearest limit first. More
+    minutes or seconds. A value that x has does not become missing. The result is near x, but need
+    not be the nearest possible point. Numbers of the background outside their limits are set to
+    the nearest limit first. More
     answers are searched without a column of an earlier one, with up to 4 searches for each. A
     counterfactual explains the model: it does not say what would happen if somebody changed a
     column in the world.

@@ -383,4 +383,4 @@ def test_a_slim_stream_keeps_no_rows_and_does_not_go_on():
     with pytest.raises(ValueError, match="slim"):
         smaller.partial_fit(X, y)
     np.testing.assert_array_equal(smaller.predict(X), model.predict(X))
-    model.partial_fit(X, y)  # the model itself goes on
+    model.partial_fit(X, y)  # the model itself continues

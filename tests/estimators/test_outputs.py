@@ -279,3 +279,5 @@ def test_objects_that_are_bools_or_integers_are_refused_with_advice(labels):
     X, y = np.zeros((4, 1)), np.array(labels * 2, dtype=object)
     with pytest.raises(ValueError, match=r"y has the dtype object; convert it: y.astype\(int\)"):
         ManifoldForestClassifier(3).fit(X, y)
+    y = np.array([np.str_(label) for label in y], dtype=object)
+    assert ManifoldForestClassifier(3).fit(X, y).classes_.tolist() == sorted(map(str, labels))

@@ -594,20 +594,3 @@ def test_a_plane_refuses_infinite_values():
     X.loc[3, "c"] = np.inf
     with pytest.raises(ValueError, match="'c' has infinite values"):
         PartitionDisplay.from_estimator(model, X, y)
-
-
-@pytest.mark.parametrize("names", [["$5_$", "_a"], ["$0 to $5", "$9^$"]])
-def test_every_name_stands_in_a_legend_as_it_is(names):
-    X, y = make_moons(60, noise=0.2, random_state=0)
-    model = ManifoldForestClassifier(3, random_state=0).fit(X, np.array(names)[y])
-    sets = {name: (X, np.array(names)[y]) for name in names}
-    plane = PartitionDisplay.from_estimator(model, X, grid_resolution=5).ax_
-    curves = TrainingCurveDisplay.from_estimator(model, sets=sets).axes_[0]
-    for ax in (plane, curves):
-        ax.figure.canvas.draw()  # formulas are read here
-        texts = [text.get_text().strip("\u200b") for text in ax.get_legend().get_texts()]
-        assert [text for text in texts if text in names] == names
-        assert not any(text.get_parse_math() for text in ax.get_legend().get_texts())
-    model.set_params(n_estimators=2)
-    page = skforest.describe(model, X, np.array(names)[y])
-    assert names[0] in str(page)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_wine, make_moons
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 
@@ -13,6 +13,8 @@ from skforest import (
     Forest,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
+    PartitionDisplay,
+    TrainingCurveDisplay,
     describe,
     shapley_values,
 )
@@ -275,3 +277,19 @@ def test_sizes_are_in_mib():
     model = DummyRegressor()
     model.held = np.zeros(2**18)  # of 8 bytes each
     assert comparison._mib(model) == pytest.approx(2, rel=0.01)
+
+
+@pytest.mark.parametrize("names", [["$5_$", "_a"], ["$0 to $5", "$9^$"]])
+def test_every_name_stands_in_a_legend_as_it_is(names):
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    model = ManifoldForestClassifier(3, random_state=0).fit(X, np.array(names)[y])
+    sets = {name: (X, np.array(names)[y]) for name in names}
+    plane = PartitionDisplay.from_estimator(model, X, grid_resolution=5).ax_
+    curves = TrainingCurveDisplay.from_estimator(model, sets=sets).axes_[0]
+    for ax in (plane, curves):
+        ax.figure.canvas.draw()  # formulas are read here
+        texts = [text.get_text().strip("\u200b") for text in ax.get_legend().get_texts()]
+        assert [text for text in texts if text in names] == names
+        assert not any(text.get_parse_math() for text in ax.get_legend().get_texts())
+    page = describe(model, X, np.array(names)[y])
+    assert names[0] in str(page)

@@ -449,7 +449,7 @@ cdef as_dict(Sampler sampler, const Candidate* candidate):
     }
 
 
-# -------------------------------------------------------------- constant columns
+# -------------------------------------------------------------------------------- constant columns
 
 
 cdef inline double value_at(const Table* table, int64_t offset, int32_t feature) noexcept nogil:
@@ -462,12 +462,10 @@ cdef inline double value_at(const Table* table, int64_t offset, int32_t feature)
 
 
 cdef double size_of_terms(const Unfolded* a, const Table* table, int64_t offset) noexcept nogil:
-    """Return the sum of the absolute terms of a . x, for a row; 0 if the sum is exact."""
+    """Return the sum of the absolute terms of a . x, for a row; words are of float32."""
     cdef int32_t t, j
     cdef double total = 0
     cdef const float* row = <const float*>table.data + offset
-    if a.kind == WORDS and table.dtype == UINT8:
-        return 0
     for t in range(a.n):
         if a.kind == DENSE:
             total += fabs(a.dense[t] * value_at(table, offset, t))
@@ -504,8 +502,9 @@ cdef bint is_rounding(
     These are at most about 1 / PRECISION of the sum of the absolute terms of a row. Proportional
     features, such as a length in two units, have combinations that are 0 up to them.
     """
-    cdef double size = 0
-    if a.kind != ONE:
-        size = size_of_terms(a, table, offset[place_of(low, column, n)])
-        size += size_of_terms(a, table, offset[place_of(high, column, n)])
+    cdef double size
+    if a.kind == ONE or a.kind == WORDS and table.dtype == UINT8:  # exact
+        return False
+    size = size_of_terms(a, table, offset[place_of(low, column, n)])
+    size += size_of_terms(a, table, offset[place_of(high, column, n)])
     return (<double>high - low) * PRECISION <= size
