@@ -95,13 +95,13 @@ def test_response_is_that_of_the_definition(change, n_outputs):
 
 
 @fixed
-@given(seed=st.integers(0, 2**31), fern=st.booleans(), depth=st.integers(1, 5))
+@given(seed=st.integers(0, 2**31), fern=st.booleans(), depth=st.integers(1, 8))
 def test_ties_and_whole_numbers_give_the_definition_exactly(seed, fern, depth):
     """Whole numbers are exact in float32: margins tie, are 0, and rows repeat."""
     rng = np.random.default_rng(seed)
     how = settings(n_linear=0, identity=True, fern=fern, depth=depth)
     loss = SquaredErrorKernel(2)
-    table = rng.integers(-2, 3, size=(19, 3)).astype(np.float32)
+    table = rng.integers(-2, 3, size=(75, 3)).astype(np.float32)  # two vectors of 32, and more
     trainer = trainer_of(how, 3, loss, seed % 2**32)
     arrays = trainer.arrays
     threshold = rng.integers(-2, 3, size=arrays["tests"].shape[:2]).astype(np.float32)
@@ -112,8 +112,8 @@ def test_ties_and_whole_numbers_give_the_definition_exactly(seed, fern, depth):
     trainer = trainer_of(how, 3, loss, arrays=arrays)
     expected = oracles.hinge_response(arrays, depth, fern, table)
     np.testing.assert_array_equal(trainer.respond(table), expected)
-    target = rng.integers(-3, 4, size=(19, 2)).astype(float)
-    slopes = (expected - target) / 19
+    target = rng.integers(-3, 4, size=(75, 2)).astype(float)
+    slopes = (expected - target) / 75
     twin = oracles.hinge_gradients(arrays, depth, fern, table, slopes)
     _, found = trainer.gradients(table, target)
     for name in ("tests", "value"):

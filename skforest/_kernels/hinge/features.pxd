@@ -29,7 +29,7 @@ cdef class HingeFeatures:
     cdef bint copies_patches       # patches are parts of the rows
 
     # scratch of a batch
-    cdef float[:, ::1] x, patches, z, dz, gradient, kernels
+    cdef float[:, ::1] x, patches, z, columns, dz, gradient, kernels
     cdef float[::1] centre, unit, sum, square
 
     cdef void set_units(self) noexcept nogil

@@ -10,7 +10,7 @@ from ..base.descent cimport SKF_TILE, skf_multiply
 from ..base.row_reader cimport RowReader
 from .margins cimport (
     SKF_MAX_MEMORY, SKF_MIN_VARIANCE, Stepper, Test, skf_hinge_step, skf_kernel_gradient,
-    skf_scale_columns, skf_standardise
+    skf_scale_columns, skf_standardise, skf_transpose
 )
 
 # Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of
@@ -25,8 +25,22 @@ cpdef int64_t padded(int64_t n) noexcept nogil:
     return (n + SKF_TILE - 1) // SKF_TILE * SKF_TILE
 
 
+def columns_for(int64_t n_tests, int64_t width, int64_t n_rows):
+    """Return memory for n_rows rows of `width` features by column: (width, stride), float32.
+
+    It is (1, 0) if there are more features than tests, so that a copy would not pay. The stride is
+    longer than needed: otherwise, columns could share lines of the cache.
+    """
+    if n_tests < width:
+        return np.zeros((1, 0), dtype=np.float32)
+    return np.zeros((width, n_rows + 16), dtype=np.float32)
+
+
 cdef class HingeFeatures:
-    """The features of a batch of at most n_rows rows; `arrays` as in `HingeTrainer`."""
+    """The features of a batch of at most n_rows rows; `arrays` as in `HingeTrainer`.
+
+    `columns` is the transpose of z after `standardize`, or has no rows (`columns_for`).
+    """
 
     def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):
         cdef int64_t f
@@ -52,6 +66,7 @@ cdef class HingeFeatures:
         block = max(<int64_t>LEAST_BLOCK, CACHE // (4 * self.width) // 8 * 8)
         self.block = min(n_rows, block)
         self.z = np.zeros((self.block, self.width), dtype=np.float32)
+        self.columns = columns_for(arrays["tests"].size // 2, self.width, self.block)
         n_slopes = 1 if self.is_convolution else n_rows
         self.dz = np.zeros((n_slopes, self.width), dtype=np.float32)
         self.kernels = np.zeros((self.patch_width, self.patch_size), dtype=np.float32)
@@ -144,6 +159,10 @@ cdef class HingeFeatures:
             &self.z[0, 0], n, self.width, &self.centre[0], &self.unit[0], &self.sum[0],
             &self.square[0]
         )
+        if self.columns.shape[1]:
+            skf_transpose(
+                &self.z[0, 0], n, self.width, &self.columns[0, 0], self.columns.shape[1]
+            )
 
     # ---------------------------------------------------------------------------------- gradients
 

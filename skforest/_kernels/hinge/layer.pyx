@@ -14,9 +14,12 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
+from .features import columns_for
 from .trainer import padded_vector
 
-from .margins cimport Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_route
+from .margins cimport (
+    Test, skf_hinge_gradient, skf_hinge_response, skf_hinge_route, skf_transpose
+)
 from ..base.poll cimport poll
 
 cdef enum:
@@ -79,6 +82,8 @@ cdef class HingePass:
         cdef int64_t room = n_rows if keep else min(n_rows, <int64_t>BLOCK)
         found = np.zeros((self.n_trees if apart else 1, n_rows, self.n_outputs), dtype=np.float32)
         cdef float[:, :, ::1] out = found
+        cdef float[:, ::1] columns = columns_for(self.n_trees * self.n_tests, z.shape[1], BLOCK)
+        cdef int64_t stride = columns.shape[1]
         cdef bint is_valid = True
         self.n_rows = n_rows
         self.width = z.shape[1]
@@ -90,6 +95,8 @@ cdef class HingePass:
             while start < n_rows and is_valid:
                 n = min(<int64_t>BLOCK, n_rows - start)
                 at = start if keep else 0
+                if stride:
+                    skf_transpose(&z[start, 0], n, self.width, &columns[0, 0], stride)
                 for tree in range(self.n_trees):
                     if self.share[tree] == 0:
                         continue
@@ -98,8 +105,8 @@ cdef class HingePass:
                         break
                     skf_hinge_route(
                         <const Test*>&self.tests[0, 0], self.depth, self.fern, &z[start, 0],
-                        self.width, n, &self.leaf[tree, at], &self.test[tree, at],
-                        &self.margin[tree, at]
+                        self.width, &columns[0, 0] if stride else NULL, stride, n,
+                        &self.leaf[tree, at], &self.test[tree, at], &self.margin[tree, at]
                     )
                     skf_hinge_response(
                         &self.vector[tree, 0, 0], self.n_outputs, &self.leaf[tree, at],

@@ -1,7 +1,7 @@
 /* The loops of a step of a random hinge forest.
  *
  * The outer loop is over trees, the inner one over the rows of a batch, so that a tree stays in the
- * cache. Tables of features have rows of `stride` floats, a multiple of SKF_TILE. Numbers of
+ * cache. Tables of features have rows of `width` floats, a multiple of SKF_TILE. Numbers of
  * equations and algorithms refer to Lay et al. 2018.
  */
 #ifndef SKFOREST_HINGE_H
@@ -76,64 +76,126 @@ SKF_KERNEL(skf_kernel_gradient,
     }
 }
 
-/* Algorithm 3: the leaf, the test of the smallest margin, and this margin with its sign. A tree has
- * its tests in the order of a heap; a fern has one for every level. Absolute margins are compared as
- * integers, which have the order of the floats; among equal ones, the test nearest to the root is
- * kept. The number of the leaf encodes the path, hence the test of a level and the sign of its
- * margin. */
-SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern, const float *z,
-                                  int64_t stride, int64_t n, int32_t *SKF_RESTRICT leaf,
-                                  int32_t *SKF_RESTRICT test, float *SKF_RESTRICT margin)
+#define SKF_DENSE_LEVELS 5 /* levels of a tree whose margins are all computed */
+
+#if defined(__GNUC__)
+#define SKF_LANES 4
+#include "paths.h"
+#undef SKF_LANES
+#define SKF_LANES 8
+#include "paths.h"
+#undef SKF_LANES
+#define SKF_LANES 16
+#include "paths.h"
+#undef SKF_LANES
+#endif
+
+/* The levels of a tree from `done` on, of `n_rows` <= SKF_ABREAST rows. The levels before have left the
+ * number of the node, the test of the smallest margin and this margin in leaf, test and margin. Margins
+ * are stored on the way down and compared afterwards, in vectors. */
+SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern, int done,
+                                  const float *z, int64_t width, const int n_rows,
+                                  int32_t *SKF_RESTRICT leaf, int32_t *SKF_RESTRICT test,
+                                  float *SKF_RESTRICT margin)
 {
-    for (int64_t i = 0; i < n; i += SKF_ABREAST) {
-        const int n_rows = n - i < SKF_ABREAST ? (int)(n - i) : SKF_ABREAST;
-        const float *row[SKF_ABREAST];
-        uint32_t node[SKF_ABREAST];
-        int32_t bits[SKF_MAX_DEPTH][SKF_ABREAST], least[SKF_ABREAST], nearest[SKF_ABREAST];
-        for (int l = 0; l < SKF_ABREAST; l++) {
-            row[l] = z + (i + (l < n_rows ? l : 0)) * stride;
-            node[l] = 0;
-            least[l] = 0x7fffffff;
-            nearest[l] = 0;
-        }
-        for (int level = 0; level < depth; level++)
-            for (int l = 0; l < SKF_ABREAST; l++) {
-                const skf_test at = tests[is_fern ? (uint32_t)level : node[l]];
-                const float m = row[l][at.feature] - at.threshold;
-                int32_t word;
-                memcpy(&word, &m, sizeof(word));
-                bits[level][l] = word;
-                node[l] = 2 * node[l] + 1 + (word > 0);
-                SKF_KEEP(node[l]);
-            }
-        for (int level = 0; level < depth; level++)
-            for (int l = 0; l < SKF_ABREAST; l++) {
-                const int32_t less = (bits[level][l] & 0x7fffffff) - least[l];
-                const int32_t mask = less < 0 ? -1 : 0;
-                least[l] += less & mask;
-                nearest[l] += (level - nearest[l]) & mask;
-            }
+    uint32_t node[SKF_ABREAST];
+    int32_t found[SKF_MAX_DEPTH][SKF_ABREAST], least[SKF_ABREAST], nearest[SKF_ABREAST];
+    for (int l = 0; l < n_rows; l++) {
+        node[l] = done ? (1u << done) - 1 + (uint32_t)leaf[l] : 0;
+        nearest[l] = done ? test[l] : 0;
+        least[l] = 0x7fffffff;
+        if (done)
+            memcpy(&least[l], margin + l, sizeof *margin);
+    }
+    for (int level = done; level < depth; level++)
         for (int l = 0; l < n_rows; l++) {
-            const int level = nearest[l], below = depth - level;
-            float m;
-            memcpy(&m, &least[l], sizeof(m));
-            leaf[i + l] = (int32_t)(node[l] + 1 - (1u << depth));
-            test[i + l] = is_fern ? level : (int32_t)((node[l] + 1) >> below) - 1;
-            margin[i + l] = (node[l] + 1) >> (below - 1) & 1 ? m : -m;
+            const skf_test *at = tests + (is_fern ? (uint32_t)level : node[l]);
+            const float m = z[l * width + at->feature] - at->threshold;
+            memcpy(&found[level][l], &m, sizeof m);
+            node[l] = 2 * node[l] + 1 + (found[level][l] > 0);
+            SKF_KEEP(node[l]);
         }
+    /* Absolute margins are compared as integers, which have the order of the floats. */
+    for (int level = done; level < depth; level++)
+        for (int l = 0; l < n_rows; l++) {
+            const int32_t m = found[level][l];
+            const int32_t at = is_fern ? level : (int32_t)((node[l] + 1) >> (depth - level)) - 1;
+            const int32_t less = (m & 0x7fffffff) - (least[l] & 0x7fffffff);
+            const int32_t mask = less < 0 ? -1 : 0;
+            least[l] ^= (m ^ least[l]) & mask;
+            nearest[l] ^= (at ^ nearest[l]) & mask;
+        }
+    for (int l = 0; l < n_rows; l++) {
+        leaf[l] = (int32_t)(node[l] + 1 - (1u << depth));
+        test[l] = nearest[l];
+        memcpy(margin + l, &least[l], sizeof *margin);
     }
 }
 
-SKF_KERNEL(skf_hinge_route,
-           (const skf_test *tests, int depth, int is_fern, const float *z, int64_t stride,
-            int64_t n, int32_t *SKF_RESTRICT leaf, int32_t *SKF_RESTRICT test,
-            float *SKF_RESTRICT margin),
-           (tests, depth, is_fern, z, stride, n, leaf, test, margin))
+SKF_INLINE void skf_hinge_rows(const skf_test *tests, int depth, int is_fern, int done,
+                               const float *z, int64_t width, int64_t n, int32_t *leaf,
+                               int32_t *test, float *margin)
 {
+    int64_t i = 0;
+    for (; i + SKF_ABREAST <= n; i += SKF_ABREAST)
+        skf_hinge_descend(tests, depth, is_fern, done, z + i * width, width, SKF_ABREAST, leaf + i,
+                          test + i, margin + i);
+    for (; i < n; i++)
+        skf_hinge_descend(tests, depth, is_fern, done, z + i * width, width, 1, leaf + i, test + i,
+                          margin + i);
+}
+
+/* Algorithm 3: the leaf, the test of the smallest margin, and this margin with its sign, of n rows. A
+ * tree has its tests in the order of a heap; a fern has one for every level. Among equal absolute
+ * margins, the test nearest to the root is kept. Row i has feature f at z[i width + f], and at columns[f stride + i] unless `columns`
+ * is NULL. */
+SKF_KERNEL(skf_hinge_route,
+           (const skf_test *tests, int depth, int is_fern, const float *z, int64_t width,
+            const float *columns, int64_t stride, int64_t n, int32_t *SKF_RESTRICT leaf,
+            int32_t *SKF_RESTRICT test, float *SKF_RESTRICT margin),
+           (tests, depth, is_fern, z, width, columns, stride, n, leaf, test, margin))
+{
+    int64_t whole = 0;
+#if defined(__GNUC__)
+    if (columns != NULL) {
+        const int done = depth < SKF_DENSE_LEVELS || is_fern ? depth : SKF_DENSE_LEVELS;
+        whole = n - n % (2 * lanes);
+        SKF_BY_LANES(skf_paths_loop, &tests[0].threshold, &tests[0].feature, done, is_fern,
+                     columns, stride, whole, leaf, test, margin);
+        if (done < depth)
+            skf_hinge_rows(tests, depth, 0, done, z, width, whole, leaf, test, margin);
+    }
+#endif
+    z += whole * width;
     if (is_fern)
-        skf_hinge_descend(tests, depth, 1, z, stride, n, leaf, test, margin);
+        skf_hinge_rows(tests, depth, 1, 0, z, width, n - whole, leaf + whole, test + whole,
+                       margin + whole);
     else
-        skf_hinge_descend(tests, depth, 0, z, stride, n, leaf, test, margin);
+        skf_hinge_rows(tests, depth, 0, 0, z, width, n - whole, leaf + whole, test + whole,
+                       margin + whole);
+}
+
+/* out[f stride + i] = z[i width + f], for n rows; by squares, which the compiler keeps in vectors. */
+SKF_KERNEL(skf_transpose,
+           (const float *z, int64_t n, int64_t width, float *SKF_RESTRICT out, int64_t stride),
+           (z, n, width, out, stride))
+{
+    for (int64_t i = 0; i < n; i += 4)
+        for (int64_t f = 0; f < width; f += 4) {
+            const float *from = z + i * width + f;
+            float *to = out + f * stride + i, square[4][4];
+            if (i + 4 > n || f + 4 > width) {
+                for (int64_t k = 0; k < 4 && f + k < width; k++)
+                    for (int64_t r = 0; r < 4 && i + r < n; r++)
+                        to[k * stride + r] = from[r * width + k];
+                continue;
+            }
+            for (int r = 0; r < 4; r++)
+                for (int k = 0; k < 4; k++)
+                    square[k][r] = from[r * width + k];
+            for (int k = 0; k < 4; k++)
+                memcpy(to + k * stride, square[k], sizeof square[k]);
+        }
 }
 
 /* Vectors of leaves and of gradients have `width` floats: 1, 2, 4, 8, or a multiple of SKF_WIDE. A

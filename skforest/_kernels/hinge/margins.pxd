@@ -24,8 +24,10 @@ cdef extern from "hinge/margins.h" nogil:
         int64_t, const float*, float*
     )
     void skf_hinge_route(
-        const Test*, int, int, const float*, int64_t, int64_t, int32_t*, int32_t*, float*
+        const Test*, int, int, const float*, int64_t, const float*, int64_t, int64_t,
+        int32_t*, int32_t*, float*
     )
+    void skf_transpose(const float*, int64_t, int64_t, float*, int64_t)
     void skf_hinge_response(
         const float*, int64_t, const int32_t*, const float*, int64_t, int64_t, float, float*
     )

@@ -52,6 +52,7 @@ from .margins cimport (
 # steps.
 cdef enum:
     BLOCK = 256                # smallest number of rows of scratch, and of leaves added to `value`
+    ROWS = 64                  # rows routed at once, whose features stay in the smallest cache
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
 
@@ -128,7 +129,7 @@ cdef class HingeTrainer:
     cdef int32_t[:, ::1] leaf, test     # (n_trees, n_rows)
     cdef float[:, ::1] margin
     cdef uint8_t[::1] is_kept           # trees that dropout keeps
-    cdef int32_t[::1] number, slot, slot_of, used
+    cdef int32_t[::1] slot, slot_of, used
     cdef float[:, ::1] sums
     cdef double[:, ::1] raw, slopes, y   # of the loss
 
@@ -165,7 +166,7 @@ cdef class HingeTrainer:
             self.features.linear_width * self.features.patch_size // 8
             + self.n_trees * (self.depth + self.n_outputs)
         )
-        self.rows, self.number, self.slot, self.used = np.zeros((4, n), dtype=np.int32)
+        self.rows, self.slot, self.used = np.zeros((3, n), dtype=np.int32)
         self.out, self.g = np.zeros((2, n, self.response_width), dtype=np.float32)
         self.slope, self.test_gradient = np.zeros((2, n), dtype=np.float32)
         self.leaf, self.test = np.zeros((2, self.n_trees, n), dtype=np.int32)
@@ -242,13 +243,15 @@ cdef class HingeTrainer:
         cdef int64_t start = 0, n, i, k, tree, n_rows = rows.n_rows
         raw = np.empty((n_rows, self.n_outputs))
         cdef double[:, ::1] result = raw
+        self.is_kept[:] = 1
         with nogil:
             while start < n_rows:
                 n = min(self.features.block, n_rows - start)
                 self.features.load(rows, start, n)
                 self.clear_responses(n)
+                self.route(0, n)
                 for tree in range(self.n_trees):
-                    self.route(tree, 0, n)
+                    self.find_leaves(tree, 0, n, False)
                     self.add_response(tree, 0, n, 1)
                 if self.has_head:
                     self.head.apply(&self.out[0, 0], n)
@@ -276,12 +279,14 @@ cdef class HingeTrainer:
         if self.has_head:
             head = self.arrays["head"].astype(np.float64)
             head_norm = np.sqrt(np.square(head).sum(axis=1))
+        self.is_kept[:] = 1
         with nogil:
             while start < n_rows:
                 n = min(self.features.block, n_rows - start)
                 self.features.load(rows, start, n)
+                self.route(0, n)
                 for tree in range(self.n_trees):
-                    self.route(tree, 0, n)
+                    self.find_leaves(tree, 0, n, False)
                     for i in range(n):
                         if self.leaf[tree, i] >= 0:
                             result[tree, self.test[tree, i]] += (
@@ -347,45 +352,51 @@ cdef class HingeTrainer:
             n_rows = min(self.features.block, n - start)
             self.features.project(start, n_rows)
             self.features.standardize(n_rows)
+            self.route(start, n_rows)
             for tree in range(self.n_trees):
                 if self.is_kept[tree]:
-                    self.route(tree, start, n_rows)
-                    self.init_leaves(tree, start, n_rows)
+                    self.find_leaves(tree, start, n_rows, True)
                     self.add_response(tree, start, n_rows, scale)
             start += n_rows
         if self.has_head:
             self.head.apply(&self.out[0, 0], n)
         return 0
 
-    cdef void route(self, int64_t tree, int64_t start, int64_t n) noexcept nogil:
-        """Find row of `value`, test and margin of the n rows in z, in one tree (algorithm 3)."""
-        cdef int64_t i
-        cdef int32_t* leaf = &self.leaf[tree, start]
-        skf_hinge_route(
-            <const Test*>&self.tests[tree, 0, 0], self.depth, self.fern, &self.features.z[0, 0],
-            self.features.width, n, leaf, &self.test[tree, start], &self.margin[tree, start]
-        )
-        for i in range(n):
-            self.number[i] = leaf[i]
-            leaf[i] = self.row_of[tree, leaf[i]]
+    cdef void route(self, int64_t start, int64_t n) noexcept nogil:
+        """Find number of the leaf, test and margin of the n rows in z, in kept trees."""
+        cdef int64_t first = 0, n_rows, tree, stride = self.features.columns.shape[1]
+        while first < n:
+            n_rows = min(<int64_t>ROWS, n - first)
+            for tree in range(self.n_trees):
+                if self.is_kept[tree]:
+                    skf_hinge_route(
+                        <const Test*>&self.tests[tree, 0, 0], self.depth, self.fern,
+                        &self.features.z[first, 0], self.features.width,
+                        &self.features.columns[0, first] if stride else NULL, stride, n_rows,
+                        &self.leaf[tree, start + first], &self.test[tree, start + first],
+                        &self.margin[tree, start + first]
+                    )
+            first += n_rows
 
-    cdef int init_leaves(self, int64_t tree, int64_t start, int64_t n) except -1 nogil:
-        """Draw vectors for the leaves that the last `route` reached for the first time."""
+    cdef int find_leaves(self, int64_t tree, int64_t start, int64_t n, bint draws) except -1 nogil:
+        """Replace numbers of leaves, from `route`, by rows of `value`.
+
+        -1 for leaves without a row, unless `draws` draws vectors for them.
+        """
         cdef int64_t i, k, row
+        cdef int32_t* leaf = &self.leaf[tree, start]
         for i in range(n):
-            if self.leaf[tree, start + i] >= 0:
-                continue
-            row = self.row_of[tree, self.number[i]]
-            if row < 0:
+            row = self.row_of[tree, leaf[i]]
+            if row < 0 and draws:
                 row = self.counts[2]
                 if row == self.value.shape[0]:
                     with gil:
                         self.grow_values()
-                self.row_of[tree, self.number[i]] = <int32_t>row
+                self.row_of[tree, leaf[i]] = <int32_t>row
                 for k in range(1 if self.has_head else self.n_outputs):
                     self.value[row, 0, k] = <float>(self.leaf_scale * normal(&self.random))
                 self.counts[2] = row + 1
-            self.leaf[tree, start + i] = <int32_t>row
+            leaf[i] = <int32_t>row
         return 0
 
     cdef int grow_values(self) except -1:
