@@ -33,7 +33,7 @@ from ..training.blending import blend_weights, find_temperature, unseen_response
 from ..training.progress import Steps
 from ..training.threads import TimeLimit
 from .encoding import Columns
-from .folds import compares_all_rows, given_samples, sample_folds
+from .folds import class_weighted, compares_all_rows, given_samples, sample_folds
 from .leaderboard import (
     BLEND,
     FOREST,
@@ -277,6 +277,7 @@ class _Blend(TableEstimator):
             rows = compared.of_samples(response), response, compared.compared_y
             self._set_oob_attributes(*rows, compared.compared_weight)
         forest = OwnMember(FOREST, self._baseline())
+        forest.take_class_weight(self)
         score = comparison(self, criterion_of(self, compared, kept), compared)
         self._baselines |= baseline_rows(forest, samples, compared, score, limit)
         self._baselines[BLEND]["fit_seconds"] = time.perf_counter() - start
@@ -303,27 +304,25 @@ class _Blend(TableEstimator):
         feature_map = FeatureMap.fit(numbers, weight, levels, False)
         numbers, _ = feature_map.training_inputs(numbers)
         rows = TrainingSet(numbers, target, weight)
-        has_weights = sample_weight is not None
+        plain = given = None if sample_weight is None else weight
         if getattr(self, "class_weight", None) is not None:
-            plain = rows
-            factor = self._with_class_weights(rows).weight / rows.weight
-            weight = weight * np.nan_to_num(rows.of_samples(factor[:, None])[:, 0])
-            rows, has_weights = TrainingSet(numbers, target, weight), True
-            rows = rows.with_count(plain.weight[plain.row_of_sample[rows.first_samples()]])
+            rows, given = class_weighted(self, rows, numbers, target, weight)
         if len(rows) < 2:
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)
         X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
         number = None if groups is None else check_groups(groups, len(rows.row_of_sample))
-        given = weight if has_weights else None
         if validation is not None:
             training = X, decoded, given, number
-            return given_samples(self, validation, training, rows, levels, encoding)
-        groups = None if groups is None else np.asarray(groups).ravel()
-        cv = 5 if self.cv is None else self.cv
-        folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
-        shared = classes, compares_all_rows(self, groups), encoding, number
-        return BlendedRows(X, decoded, given, rows, folds, *shared)
+            samples = given_samples(self, validation, training, rows, levels, encoding)
+        else:
+            groups = None if groups is None else np.asarray(groups).ravel()
+            cv = 5 if self.cv is None else self.cv
+            folds = sample_folds(cv, X, decoded, rows, groups, is_classifier(self))
+            shared = classes, compares_all_rows(self, groups), encoding, number
+            samples = BlendedRows(X, decoded, given, rows, folds, *shared)
+        samples.plain_weight = plain
+        return samples
 
     def _new_members(self, random):
         """Unfitted members, with their names."""
@@ -340,6 +339,7 @@ class _Blend(TableEstimator):
             while name in known:
                 name = f"{first}-{(number := number + 1)}"
             members.append(kind_of(estimator)(name, estimator))
+            members[-1].take_class_weight(self)
         if not members:
             raise ValueError("members is empty; a blend needs at least one")
         return members

@@ -63,6 +63,18 @@ class TableReader(TransformerMixin, TableEstimator):
         return self._validated(table.matrix(self.levels_), reset=None)
 
 
+class MemberPipeline(Pipeline):
+    """A pipeline that passes `sample_weight` to its last step, with or without metadata routing."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Fit all steps."""
+        for _, step in self.steps[:-1]:
+            X = step.fit_transform(X, y)
+        options = {} if sample_weight is None else {"sample_weight": sample_weight}
+        self.steps[-1][1].fit(X, y, **options)
+        return self
+
+
 @dataclass(frozen=True)
 class Columns:
     """Kinds of the columns of a table, by their numbers; the others hold plain numbers.
@@ -125,7 +137,7 @@ class Columns:
             [part for part in parts if part[2]], remainder=numbers, sparse_threshold=0.0
         )
         reader = TableReader(categorical_features)
-        return Pipeline([("table", reader), ("columns", columns), ("model", estimator)])
+        return MemberPipeline([("table", reader), ("columns", columns), ("model", estimator)])
 
 
 def _target_encoder():
@@ -134,12 +146,6 @@ def _target_encoder():
     if getattr(encoder, "random_state", "deprecated") != "deprecated":  # before 1.9
         return encoder.set_params(random_state=0)
     return encoder.set_params(cv=KFold(5, shuffle=True, random_state=0))
-
-
-def weight_options(model, weight):
-    """Arguments of `fit` that pass weights to a member, which may be encoded."""
-    is_encoded = isinstance(model, Pipeline) and isinstance(model.steps[0][1], TableReader)
-    return {"model__sample_weight" if is_encoded else "sample_weight": weight}
 
 
 def _first_step(estimator):

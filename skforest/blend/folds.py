@@ -135,6 +135,20 @@ def given_samples(blend, validation, training, trained_rows, levels, encoding):
     return samples
 
 
+def class_weighted(blend, rows, numbers, target, weight):
+    """The rows with the class weights of a blend, and with them the weight of each sample.
+
+    `rows` is the TrainingSet of the given numbers, target and weights. Rows of a class of weight 0
+    are left out.
+    """
+    weighted = blend._with_class_weights(rows)
+    factor = np.nan_to_num(rows.of_samples((weighted.weight / rows.weight)[:, None])[:, 0])
+    if not weighted.weight.all():
+        rows = TrainingSet(numbers, target, np.where(factor > 0, weight, 0.0))
+        weighted = blend._with_class_weights(rows)
+    return weighted, weight * factor
+
+
 class BadRows(ValueError):
     """A splitter yields something other than rows."""
 

@@ -25,7 +25,6 @@ from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
 from ..training.method import Trained, mean_by_row, mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
-from .encoding import weight_options
 from .parameters import is_estimator
 
 # Members are compared on the rows of as many folds as have this many distinct rows: with more
@@ -56,6 +55,7 @@ class BlendedRows:
 
     n_batches = 3  # whose prediction is timed
     checkpoint = None  # folder for the trees of members
+    plain_weight = None  # of the samples that train, without class weights; None if all are 1
     refit = True  # the parameter of blends
     is_given = False
 
@@ -157,7 +157,11 @@ class Member:
     is_refitted = False
     is_whole = False  # do compared rows show how confident the final model is?
     is_cut = False  # has a limit ended the training of a bag?
+    has_class_weight = False  # does the estimator know the class weights of the blend?
     seconds = step_seconds = final_seconds = 0.0
+
+    def take_class_weight(self, blend):
+        """Take over the class weights, or be trained with weights of samples that include them."""
 
     def predict_us(self, samples):
         """Microseconds to predict a row."""
@@ -173,12 +177,21 @@ class OwnMember(Member):
         self.name, self.estimator = name, estimator
         self.fitted = estimator
 
+    def take_class_weight(self, blend):
+        """Take over the class weights, so that copies of rows are counted without them."""
+        given = getattr(blend, "class_weight", None)
+        if given is not None and self.estimator.class_weight is None:
+            self.estimator.set_params(class_weight=given)
+            self.has_class_weight = True
+
     def begin(self, samples, limit=None):
         """Prepare training: the rows in folds, and the number of trees."""
         model = self.estimator
         model._validate_params()
         self._limit = TimeLimit.of(model.time_limit, time.perf_counter(), samples.n_compared)
         X, y, weight, groups = samples.training
+        if self.has_class_weight:
+            weight = samples.plain_weight
         given = {"sample_weight": weight, "groups": groups, "limit": limit}
         if samples.is_given and _stops_early(model):
             given["validation"] = samples.X, samples.y, samples.weight
@@ -375,7 +388,7 @@ class OtherMember(Member):
                     "sample_weight; members need it where the blend has class_weight, or "
                     "sample_weight in fit"
                 )
-            options = weight_options(model, weight[own])
+            options = {"sample_weight": weight[own]}
         if samples.is_given and _stops_early(model):
             options |= {
                 "X_val": samples.X,

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
@@ -14,6 +13,7 @@ from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegr
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
 from ..estimators.prediction import is_forest
 from ..training.threads import thread_count
+from .encoding import MemberPipeline
 
 BOOSTING = ObliqueBoostingClassifier, ObliqueBoostingRegressor
 MANIFOLD = ManifoldForestClassifier, ManifoldForestRegressor
@@ -69,13 +69,8 @@ class LabelCodes(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-class ScaledLinear(Pipeline):
-    """A pipeline whose `fit` passes `sample_weight` to its last step, the model."""
-
-    def fit(self, X, y=None, sample_weight=None):
-        """Fit all steps."""
-        options = {} if sample_weight is None else {"model__sample_weight": sample_weight}
-        return super().fit(X, y, **options)
+class ScaledLinear(MemberPipeline):
+    """The member "linear"."""
 
 
 def _of_library(name, kind):

@@ -38,7 +38,8 @@ OF_TRAINING_ROWS = ("oob_decision_function_", "oob_prediction_")
 # Harmless types in blends that skops does not know: encoders, and wrappers of members by name.
 ENCODERS = (
     *("numpy.dtype", "sklearn.model_selection._split.KFold"),
-    *("skforest.blend.names.ScaledLinear", "skforest.blend.names.LabelCodes"),
+    *("skforest.blend.encoding.MemberPipeline", "skforest.blend.names.ScaledLinear"),
+    "skforest.blend.names.LabelCodes",
 )
 MAX_STRING_BYTES = 2**22  # of all arrays of strings in parameters and attributes
 

@@ -161,12 +161,6 @@ class TrainingSet:
         other._whole = _Whole(self.X, other.weight)
         return other
 
-    def with_count(self, count):
-        """Return the same rows with another `count`."""
-        other = copy(self)
-        other.count = count
-        return other
-
     def with_deviation(self, deviation):
         """Return the same rows with the `deviation` of the earlier trees of a forest."""
         other = copy(self)
