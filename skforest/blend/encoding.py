@@ -7,6 +7,7 @@ forests read is read in the same way.
 from dataclasses import dataclass, field
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -30,6 +31,8 @@ class TableReader(TransformerMixin, TableEstimator):
     ----------
     categorical_features : array-like, "from_dtype" or None, default="from_dtype"
         As in the estimators of this package.
+    left_out : sequence of int, default=()
+        Categories whose levels do not matter, because a later step drops them.
 
     Attributes
     ----------
@@ -40,15 +43,17 @@ class TableReader(TransformerMixin, TableEstimator):
     _parameter_constraints: dict = {}
     _scales_features = True  # numbers are read as float64
 
-    def __init__(self, categorical_features="from_dtype"):
+    def __init__(self, categorical_features="from_dtype", left_out=()):
         self.categorical_features = categorical_features
+        self.left_out = left_out
 
     def fit(self, X, y=None):
         """Find the categories and their levels."""
         X = as_frame(X)
         table, is_categorical = self._read(X, self.categorical_features, True)
         columns = [] if is_categorical is None else np.flatnonzero(is_categorical).tolist()
-        self.levels_ = as_levels({j: table.levels(j) for j in columns})
+        levels = {j: [] if j in self.left_out else table.levels(j) for j in columns}
+        self.levels_ = as_levels(levels)
         if table is None:
             self._validated(X, reset=True)
         return self
@@ -64,12 +69,16 @@ class TableReader(TransformerMixin, TableEstimator):
 
 
 class MemberPipeline(Pipeline):
-    """A pipeline that passes `sample_weight` to its last step, with or without metadata routing."""
+    """A pipeline that passes `sample_weight` to its last step, with or without metadata routing.
+
+    The other steps get no metadata.
+    """
 
     def fit(self, X, y=None, sample_weight=None):
         """Fit all steps."""
-        for _, step in self.steps[:-1]:
-            X = step.fit_transform(X, y)
+        with config_context(enable_metadata_routing=False):
+            for _, step in self.steps[:-1]:
+                X = step.fit_transform(X, y)
         options = {} if sample_weight is None else {"sample_weight": sample_weight}
         self.steps[-1][1].fit(X, y, **options)
         return self
@@ -136,7 +145,7 @@ class Columns:
         columns = ColumnTransformer(
             [part for part in parts if part[2]], remainder=numbers, sparse_threshold=0.0
         )
-        reader = TableReader(categorical_features)
+        reader = TableReader(categorical_features, self.left_out)
         return MemberPipeline([("table", reader), ("columns", columns), ("model", estimator)])
 
 

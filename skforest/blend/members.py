@@ -13,6 +13,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import get_scorer
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
@@ -441,7 +442,7 @@ def entry_of(item, known, is_class):
     if not (is_classifier if is_class else is_regressor)(estimator):
         kind = "classifier" if is_class else "regressor"
         raise ValueError(f"members contains {estimator!r}, which is not a {kind}")
-    if is_class and not hasattr(estimator, "predict_proba"):
+    if is_class and not _has_proba(estimator):
         raise ValueError(f"members contains {estimator!r}, which has no predict_proba")
     for part in (estimator, *estimator.get_params().values()):
         if isinstance(part, ForestClassifierMixin) and part.prior is not None:
@@ -451,6 +452,15 @@ def entry_of(item, known, is_class):
             )
     own = type(estimator).__name__
     return name or own.removesuffix("Classifier").removesuffix("Regressor"), estimator
+
+
+def _has_proba(estimator):
+    """Will it predict probabilities? Stacking says so only after `fit` if its last model is None."""
+    last = estimator
+    while isinstance(last, Pipeline):
+        last = last.steps[-1][1]
+    is_default = getattr(last, "final_estimator", last) is None
+    return is_default or hasattr(estimator, "predict_proba")
 
 
 def criterion_of(blend, samples, members):

@@ -291,10 +291,11 @@ def column_numbers(parameter, columns, names):
     """Numbers of columns that are given by name or number, a sequence or only one."""
     found, columns = [], [columns] if isinstance(columns, str | Integral) else columns
     for key in columns:
-        is_number = isinstance(key, Integral) and -1 < key < len(names)
+        key = int(key) if isinstance(key, Integral) else key  # an array could not be sought
+        is_number = isinstance(key, int) and -1 < key < len(names)
         if key not in names and not is_number:
             raise ValueError(f"{parameter} has {key!r}, which is not a column")
-        found.append(names.index(key) if key in names else int(key))
+        found.append(names.index(key) if key in names else key)
     return found
 
 

@@ -202,6 +202,27 @@ class EffectDisplay:
                 names = tuple(rows.table.names[j] for j in own)
                 needed = 'kind="average"' if kind != "average" else "two different columns"
                 raise ValueError(f"columns has {names}: effects of pairs need {needed}")
+        options = {"kind": kind, "target": target, "response_method": response_method}
+        options |= {"centered": centered, "grid_resolution": grid_resolution}
+        options |= {"subsample": subsample, "random_state": random_state}
+        return cls._of_numbers(estimator, rows, columns, **options).plot(ax=ax)
+
+    @classmethod
+    def _of_numbers(
+        cls,
+        estimator,
+        rows,
+        columns,
+        *,
+        kind="average",
+        target=None,
+        response_method="auto",
+        centered=False,
+        grid_resolution=50,
+        subsample=500,
+        random_state=0,
+    ):
+        """The effects of columns of `TableRows`: lists of one or two numbers."""
         respond, response_name = _response(estimator, rows, response_method, target)
         drawn = random_stream(draw_seed(random_state), 0).permutation(rows.table.n_rows)
         drawn = np.sort(drawn[:subsample])
@@ -231,7 +252,7 @@ class EffectDisplay:
             kinds = rows.kind(j) == DATE, 0 if levels is None else len(levels)
             effects.append(Effect(rows.name(j), values, average, curves, data, *kinds))
         options = {"centered": centered and kind != "ale", "response_name": response_name}
-        return cls(effects, kind=kind, **options).plot(ax=ax)
+        return cls(effects, kind=kind, **options)
 
     def plot(self, *, n_curves=50, ax=None):
         """Plot the effects.

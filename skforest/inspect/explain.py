@@ -147,9 +147,9 @@ def shapley_values(
     depends on more than `max_exact` undecided features, and on more than 6. Two rows that differ
     in at most `max_exact` features are always explained exactly. Some models are sampled for all
     pairs: forests with margins or soft splits (hinge forests, end-to-end trees with
-    ``routing="soft"``), probabilities of boosting, classifiers with a `prior`, members of a blend
-    from other packages, blends with a temperature, and blends of hinge forests or boosting for
-    several outputs of labels.
+    ``routing="soft"``), trees of networks, probabilities of boosting, classifiers with a `prior`,
+    members of a blend from other packages, blends with a temperature, and blends of hinge forests
+    or boosting for several outputs of labels.
 
     In either case, the values of a row add up to its prediction minus the base value, up to
     rounding.
@@ -308,7 +308,8 @@ def _game(estimator, units):
     n_classes = [len(labels) for labels in prediction.classes or ()]
     n_responses = sum(n_classes) or estimator.n_outputs_
     is_binary = n_classes == [2]
-    if not prediction.is_blend:
+    is_network = not prediction.is_blend and isinstance(parts[0], _OtherPart)
+    if not prediction.is_blend and not is_network:
         forest, weight = parts[0].forest, parts[0].weight
         n_responses = forest.n_outputs
         is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
@@ -325,8 +326,8 @@ def _game(estimator, units):
     finish = None
     if len(n_classes) > 1 and not all(part.is_proba for part in parts):
         finish = partial(_clipped, n_classes=n_classes)
-    if prediction.temperature != 1 or prediction.prior_ratio is not None:
-        finish = prediction.finish
+    if (prediction.temperature != 1 or prediction.prior_ratio is not None) and not is_network:
+        finish = prediction.finish  # a tree of networks predicts with its prior
     return _Game(parts, n_responses, finish, "second" if is_binary else "all")
 
 
@@ -337,7 +338,7 @@ def _clipped(response, n_classes):
 
 def _part(part, units, classes):
     """A part of a prediction, as a part of a game."""
-    if not part.is_forest:
+    if not part.is_forest or hasattr(part.model, "networks_"):  # columns of X are no features
         return _OtherPart(part, classes)
     if units == "response" and part.model._has_own_link:
         raise TypeError(f"{part.what} has a loss with an inverse_link, which is not explained")
@@ -388,7 +389,7 @@ class _ForestPart:
 
 
 class _OtherPart:
-    """A model of another package, which reads tables."""
+    """A model that reads tables: of another package, or a tree of networks."""
 
     is_additive, is_proba = False, True
 

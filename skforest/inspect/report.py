@@ -165,8 +165,8 @@ class _Subject:
     """The described estimator and its rows.
 
     `model` is the estimator inside of pipelines, `X` the rows that the whole estimator takes, or
-    None; `names` are those of the columns of X. `order` has the columns, the most important first,
-    once they have been measured.
+    None; `names` are those of the columns of X, and `keys` those in importances, which know only
+    strings. `order` has the columns, the most important first, once they have been measured.
     """
 
     def __init__(self, estimator, X, y, random_state, target=None):
@@ -187,7 +187,8 @@ class _Subject:
             self.n_rows = self.rows.table.n_rows
             self.X = self.rows.replaced(np.arange(self.n_rows))
             names = self.rows.table.names
-            self.names = [name if isinstance(name, str) else f"x{name}" for name in names]
+            self.keys = [n if isinstance(n, str) else f"x{j}" for j, n in enumerate(names)]
+            self.names = [str(name) for name in names] if self.rows.is_named else self.keys
         if y is not None:
             self.y = y
             check_consistent_length(self.X, self.y)
@@ -213,9 +214,9 @@ class _Subject:
     def is_category(self, j):
         """bool: does the model read a column as a category?"""
         known = getattr(self.model, "is_categorical_", None)
-        names = list(getattr(self.model, "feature_names_in_", self.names))
-        if known is not None and len(known) == len(names) and self.names[j] in names:
-            return bool(known[names.index(self.names[j])])
+        names = list(getattr(self.model, "feature_names_in_", self.keys))
+        if known is not None and len(known) == len(names) and self.keys[j] in names:
+            return bool(known[names.index(self.keys[j])])
         return self.rows.kind(j) == CATEGORY
 
     def sample(self, n):
@@ -395,19 +396,20 @@ def _importances(subject):
     if subject.y is None:
         if impurity is None:
             return None
-        rows = [(name, float(value)) for name, value in impurity.items()][:N_BARS]
+        shown = {} if subject.X is None else dict(zip(subject.keys, subject.names))
+        rows = [(shown.get(key, key), float(value)) for key, value in impurity.items()]
         if subject.has_transformers:
             section.say(LAST_STEP)
-        section.table(("column", "importance in training"), rows)
+        section.table(("column", "importance in training"), rows[:N_BARS])
         if subject.X is not None:
-            ranked = [subject.names.index(n) for n in impurity if n in subject.names]
+            ranked = [subject.keys.index(key) for key in impurity if key in subject.keys]
             subject.order = ranked or list(range(len(subject.names)))
         return section
-    names = subject.names
-    known = impurity if impurity is not None and set(impurity) == set(names) else None
+    names, keys = subject.names, subject.keys
+    known = impurity if impurity is not None and set(impurity) == set(keys) else None
     columns = np.arange(len(names))
     if known is not None:
-        columns = np.argsort([-known[name] for name in names], kind="stable")
+        columns = np.argsort([-known[key] for key in keys], kind="stable")
     rows, n_columns = subject.sample(PERMUTED), min(len(names), MAX_PERMUTED)
     loss, y, predict, predicted = {}, subject.y[rows], "predict", subject.predicted.labels
     what, sign, score = "r2", 1, r2_score
@@ -433,7 +435,7 @@ def _importances(subject):
         head,
         [
             (names[j], float(np.mean(loss[j]).round(12)) + 0.0, float(np.std(loss[j])))
-            + ((float(known[names[j]]),) if known else ())
+            + ((float(known[keys[j]]),) if known else ())
             for j in subject.order[:N_BARS]
         ],
     )
@@ -460,20 +462,20 @@ def _effects(subject):
         return None
     section = Section("Effects")
     subject.order = [j for j in subject.order if not np.isnan(subject.rows.codes(j)[0]).all()]
-    columns = subject.order[:N_EFFECTS]
+    columns = [[j] for j in subject.order[:N_EFFECTS]]
     what = f"the probability of {subject.label!s}" if subject.is_class else "the prediction"
     section.say(f"Mean of {what} when all rows have the same value in a column.")
     seed = subject.random.randint(2**31 - 1)
-    display = EffectDisplay.from_estimator(
+    display = EffectDisplay._of_numbers(
         subject.estimator,
-        subject.X,
+        subject.rows,
         columns,
         target=subject.label,
         grid_resolution=N_POINTS,
         subsample=N_EFFECT_ROWS,
         random_state=seed,
     )
-    section.picture(display.figure_, "effects of single columns")
+    section.picture(display.plot().figure_, "effects of single columns")
     section.text = []  # there is no table
     return section
 
@@ -510,11 +512,10 @@ def _pairs(subject):
         ("pair", "interaction in percent", "deviation of the joint effect"),
         [(f"{names[j]} x {names[k]}", share, deviation) for share, deviation, j, k in found],
     )
-    strongest = [tuple(found[0][2:])]
-    display = EffectDisplay.from_estimator(
-        subject.estimator, subject.X, strongest, target=subject.label, subsample=N_PICTURE_ROWS
-    )
-    section.picture(display.figure_, "mean prediction over the first pair")
+    options = {"target": subject.label, "subsample": N_PICTURE_ROWS}
+    pair = [found[0][2:]]
+    display = EffectDisplay._of_numbers(subject.estimator, subject.rows, pair, **options)
+    section.picture(display.plot().figure_, "mean prediction over the first pair")
     return section
 
 

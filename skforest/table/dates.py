@@ -28,6 +28,7 @@ DAYS += ["%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %Y", "%B %Y"]
 FORMATS = ["ISO", *map("".join, product(DAYS, ("", " %H:%M", " %H:%M:%S", " %I:%M %p")))]
 SINE_DIGITS = 6  # exact enough for minutes, and different numbers also differ in float32
 PERIODS = {"month": 12, "weekday": 7, "hour": 24}
+NAIVE = ""  # the zone of columns with a dtype of times without one
 
 
 class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -112,6 +113,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             form = _format_of(table, j)
             if form is not None:
                 zone = _zone_of(table.columns[j])
+                if zone is None and table.kind(j) == DATE:
+                    zone = NAIVE
                 known = (times := times_of(table, j, zone, form))[~np.isnat(times)]
                 origin = int(known.min().astype("M8[D]").astype(int)) if len(known) else 0
                 found = _features(known, origin)
@@ -119,7 +122,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 self._dates[j] = zone, form, origin, parts
             elif named is not None:
                 raise ValueError(f"column {name!r} of X holds no dates")
-            if form is not None and (clash := set(self._names(j, name)) & set(table.names)):
+            new = self._names(j, _output_names(table)[j])
+            if form is not None and (clash := set(new) & set(table.names)):
                 raise ValueError(f"{name!r} becomes {min(clash)!r}, which is a column of X, too")
         return self
 
@@ -139,8 +143,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         X, table = self._read(X, reset=False)
         frame = nw.from_native(X, pass_through=True)
-        found = {}
-        for j, name in enumerate(table.names):
+        found, names = {}, _output_names(table)
+        for j, name in enumerate(names):
             if j in self._dates:
                 zone, form, origin, parts = self._dates[j]
                 values = _features(times_of(table, j, zone, form), origin)
@@ -151,6 +155,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return X
         if not isinstance(frame, nw.DataFrame):
             return np.stack(list(found.values()), axis=1)
+        if names != table.names:
+            frame = nw.from_native(X.set_axis(names, axis=1))
         new = {name: values for name, values in found.items() if isinstance(values, np.ndarray)}
         series = [nw.new_series(*item, backend=frame.implementation) for item in new.items()]
         return frame.with_columns(*series).select(nw.col(*found)).to_native()
@@ -209,6 +215,13 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+def _output_names(table):
+    """Names of the columns: those of the table if all are strings, as scikit-learn wants them."""
+    if all(isinstance(name, str) for name in table.names):
+        return table.names
+    return [f"x{j}" for j in range(len(table))]
+
+
 def _features(times, origin):
     """Parts of dates by name: ndarrays of shape (n_samples,); `origin` is a day since 1970."""
     day = times.astype("M8[D]")
@@ -233,9 +246,9 @@ def times_of(table, j, zone, form):
         raise TypeError(f"column {name!r} of X holds {NOT_DATES}")
     mixed = f"column {name!r} of X has times with a zone in fit or now, not both"
     if isinstance(column.dtype, nw.Datetime) or own is not None:
-        if (own is None) != (zone is None):
+        if (own is None) == bool(zone):
             raise ValueError(mixed)
-        column = column if zone is None else _local(column, zone)
+        column = _local(column, zone) if zone else column
     if isinstance(column.dtype, nw.Datetime | nw.Date) or getattr(column.dtype, "kind", "") == "M":
         times = np.asarray(column)
         found = times.astype("M8[us]")
@@ -250,7 +263,8 @@ def times_of(table, j, zone, form):
             f"column {name!r} of X has {given[0]!r} and no date of the form in fit"
             + number * isinstance(given[0], Real)
         )
-    if zone and any(moment and moment.tzinfo is None for moment in moments.values()):
+    have_zones = {moment.tzinfo is not None for moment in moments.values() if moment}
+    if zone is not None and have_zones - {bool(zone)}:
         raise ValueError(mixed)
     known = {text: _time(moment, zone) for text, moment in moments.items()}
     return np.array([known[text] for text in texts], dtype="M8[us]")
@@ -319,7 +333,7 @@ def _time(moment, zone=None):
         return np.datetime64("NaT", "us")
     if moment.tzinfo is not None:
         try:
-            place = UTC if zone is None else ZoneInfo(zone)
+            place = ZoneInfo(zone) if zone else UTC
         except (ValueError, ZoneInfoNotFoundError):  # an offset, such as "+05:30"
             place = datetime.strptime(zone.removeprefix("UTC"), "%z").tzinfo
         moment = moment.astimezone(place).replace(tzinfo=None)

@@ -247,9 +247,11 @@ def from_estimator(estimator, *, dtype=torch.float32):
             "with prior=None"
         )
     if len(forest.source):
+        made, how = "categories", "train it on numbers"
+        if estimator.is_categorical_ is None:
+            made, how = "missing values", "fill them before"
         raise ValueError(
-            "estimator has features that are made from categories; a module takes numbers only: "
-            "train it on numbers"
+            f"estimator has features that are made from {made}; a module takes numbers only: {how}"
         )
     bounds = forest.bag_start.tolist()
     is_fern = estimator.structure == "fern"

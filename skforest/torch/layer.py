@@ -266,12 +266,13 @@ class _HingeLayer(nn.Module):
         if self.standardise is not None:
             z = self.standardise(z)
         has_nan = z.detach().amax(dim=1).isnan()
+        # A margin that is NaN would make gradients of leaves NaN, even for a loss of other rows.
+        z = z.masked_fill(has_nan[:, None], 0.0)
         per_tree = self.aggregate == "none"
         respond = response_by_kernel if self._uses_kernel(z) else response_by_tensors
         tensors = self.thresholds, self.leaves, self.features, self._tree_weight()
         trees = HingeTrees(*tensors, self.max_depth, self._is_fern)
         out = respond(z, trees, per_tree, self.sparse)
-        # Comparisons with NaN are false, so that NaN reaches a leaf like any number.
         out = out.masked_fill(has_nan[:, None, None], math.nan)
         axis = (self.n_estimators,) if per_tree else ()
         return out.reshape(*shape, *axis, self.n_outputs)

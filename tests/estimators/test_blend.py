@@ -296,6 +296,42 @@ def test_class_weights_are_sample_weights():
     assert not without.predict_proba(X)[:, 1].any()
 
 
+@pytest.mark.parametrize(
+    "member",
+    [
+        CO2ForestClassifier(4),
+        ObliqueBoostingClassifier(8, n_bags=1),
+        ManifoldForestClassifier(6, bootstrap=False),
+    ],
+    ids=["co2", "boosting", "manifold"],
+)
+@pytest.mark.parametrize("given", ["balanced", {0: 1.0, 1: np.pi}], ids=["balanced", "dict"])
+def test_weights_are_copies_with_class_weights_too(given, member):
+    """Rows repeat with other labels, so that copies may be held out one by one."""
+    for seed in (0, 1, 3, 4):
+        rng = np.random.default_rng(seed)
+        X = np.round(rng.normal(size=(60, 4)))
+        y = (X[:, 0] + rng.normal(size=60) * 0.4 > 0).astype(int)
+        weight = rng.integers(1, 4, 60)
+        blend = BlendedForestClassifier([("member", member)], class_weight=given, random_state=0)
+        expected = blend.fit(X, y, sample_weight=weight).predict_proba(X)
+        rows = np.repeat(np.arange(60), weight)
+        copies = clone(blend).fit(X[rows], y[rows])
+        np.testing.assert_array_equal(copies.predict_proba(X), expected)
+        assert copies.score_ == blend.score_
+
+
+def test_forests_take_over_the_class_weights_of_a_blend():
+    X, y = classes()
+    given = {0: 1.0, 1: 3.0, 2: 0.5}
+    for own, expected in ((None, given), ("balanced", "balanced")):
+        members = [("forest", ManifoldForestClassifier(3, class_weight=own))]
+        blend = classifier(members=members, class_weight=given).fit(X, y)
+        assert blend.members_["forest"].class_weight == expected
+    blend = classifier(members=[("lr", LogisticRegression())], class_weight=given).fit(X, y)
+    assert blend.members_["lr"].class_weight is None
+
+
 def test_class_weights_and_a_member_that_takes_none():
     X, y = classes()
     blend = classifier(members=[("lr", make_pipeline(StandardScaler(), LogisticRegression()))])

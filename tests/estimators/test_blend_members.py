@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from blends import classes, classifier, regressor, targets
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -11,6 +12,7 @@ from sklearn.ensemble import (
     ExtraTreesRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
+    StackingClassifier,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
@@ -21,6 +23,7 @@ from sklearn.model_selection import (
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import skforest
@@ -107,7 +110,7 @@ def test_encoded_members_have_weights_and_parameters():
     assert blend.members_["linear"][-1].alpha == 3
     kept = weight > 0
     alone = clone(blend.members_["linear"])
-    alone.fit(frame[kept], y[kept], model__sample_weight=weight[kept])
+    alone.fit(frame[kept], y[kept], sample_weight=weight[kept])
     np.testing.assert_allclose(blend.predict(frame), alone.predict(frame))
 
 
@@ -286,3 +289,42 @@ def test_an_interrupted_fit_changes_nothing(monkeypatch):
     assert vars(blend) == before
     assert [vars(member) for member in blend.members_.values()] == members
     np.testing.assert_array_equal(blend.predict_proba(X), expected)
+
+
+@pytest.mark.parametrize(
+    "members", [[("lr", LogisticRegression())], ["linear"]], ids=["lr", "linear"]
+)
+def test_weights_reach_encoded_members_with_metadata_routing(members):
+    frame, target = mixed_table()
+    y, weight = (target > np.median(target)).astype(int), np.arange(200) % 3
+    for X in (frame, frame[["number"]].fillna(0.0)):
+        blend = classifier(members=members)
+        expected = clone(blend).fit(X, y, sample_weight=weight).predict_proba(X)
+        with sklearn.config_context(enable_metadata_routing=True):
+            found = clone(blend).fit(X, y, sample_weight=weight).predict_proba(X)
+            balanced = clone(blend).set_params(class_weight="balanced").fit(X, y)
+        np.testing.assert_array_equal(found, expected)
+        assert abs(expected - clone(blend).fit(X, y).predict_proba(X)).max() > 0.01
+        assert balanced.score(X, y) > 0.5
+
+
+def test_stacking_has_probabilities_only_after_fit():
+    X, y = classes()
+    stack = StackingClassifier([("lr", LogisticRegression()), ("tree", DecisionTreeClassifier())])
+    members = [("stack", stack), ("steps", make_pipeline(StandardScaler(), stack))]
+    assert classifier(members=members).fit(X, y).score(X, y) > 0.8
+    for member in (SVC(), make_pipeline(SVC())):
+        with pytest.raises(ValueError, match="SVC.* has no predict_proba"):
+            classifier(members=[("svc", member)]).fit(X, y)
+
+
+def test_new_levels_of_columns_that_are_not_used_are_no_warning(recwarn):
+    frame, y = mixed_table()
+    frame["identifier"] = [f"row {i}" for i in range(200)]
+    blend = regressor(members=["linear"]).fit(frame, y)
+    said = [str(one.message) for one in recwarn]
+    assert any("'identifier'" in text for text in said), said
+    assert not any("only levels that were not in fit" in text for text in said)
+    recwarn.clear()
+    blend.predict(frame.assign(identifier=[f"new {i}" for i in range(200)]))
+    assert not len(recwarn)

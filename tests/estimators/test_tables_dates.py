@@ -233,7 +233,7 @@ def test_named_columns():
         "number",
     ]  # fmt: skip
     numbered = X.set_axis([2, 1, 0], axis=1)  # names, before positions
-    assert list(DateFeatures([1]).fit_transform(numbered))[:2] == [2, "1_year"]
+    assert list(DateFeatures([1]).fit_transform(numbered))[:2] == ["x0", "x1_year"]
     numbers = pd.DataFrame({"part": ["20240101", "20240102", "19990101"]})
     assert DateFeatures().fit_transform(numbers).equals(numbers)
 
@@ -313,3 +313,35 @@ def test_days_become_the_same_dates_again():
     series = nw.from_native(pd.Series(days), series_only=True)
     again = dated(series, nw.from_native(times, series_only=True))
     assert again.to_list() == times.to_list()
+
+
+def test_names_that_are_no_strings():
+    """The outputs have the names of get_feature_names_out, which estimators read."""
+    days = pd.date_range("2024-01-01", periods=60)
+    X = pd.DataFrame({"number": np.arange(60.0), "when": days}, index=np.arange(60)[::-1])
+    expected = make_pipeline(DateFeatures(), ManifoldForestRegressor(3, random_state=0))
+    expected = expected.fit(X, np.arange(60.0)).predict(X)
+    for names in ([0, 1], pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])):
+        other = X.set_axis(names, axis=1)
+        features = DateFeatures().fit(other)
+        found = features.transform(other)
+        assert list(found) == features.get_feature_names_out().tolist()
+        assert list(found)[:2] == ["x0", "x1_month"] and found.index.equals(X.index)
+        model = make_pipeline(DateFeatures(), ManifoldForestRegressor(3, random_state=0))
+        model.fit(other, np.arange(60.0))
+        np.testing.assert_array_equal(model.predict(other), expected)
+    with pytest.raises(ValueError, match="column 1 of X holds no dates"):
+        DateFeatures([1]).fit(X.set_axis([1, 0], axis=1))
+
+
+def test_text_with_an_offset_in_a_column_without_zone():
+    days = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=60, freq="5h")})
+    model = DateFeatures().fit(days)
+    late = "2024-01-01T23:00:00-05:00"
+    for values in ([late], [late, "2024-01-02"], [pd.Timestamp(late)]):
+        with pytest.raises(ValueError, match="'when' of X has times with a zone in fit or now"):
+            model.transform(pd.DataFrame({"when": values}))
+    text = days.assign(when=days["when"].astype(str))
+    np.testing.assert_array_equal(model.transform(text), model.transform(days))
+    of_text = DateFeatures().fit(text)  # whose offsets are read in UTC
+    assert of_text.transform(pd.DataFrame({"when": [late]}))["when_weekday"].item() == 1

@@ -10,6 +10,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 
 from skforest import (
+    EffectDisplay,
     Forest,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
@@ -293,3 +294,33 @@ def test_every_name_stands_in_a_legend_as_it_is(names):
         assert not any(text.get_parse_math() for text in ax.get_legend().get_texts())
     page = describe(model, X, np.array(names)[y])
     assert names[0] in str(page)
+
+
+def test_columns_whose_names_are_no_strings(monkeypatch):
+    """Numbers are names, not positions; tuples are names, not pairs."""
+    drawn, plot = [], EffectDisplay.plot
+    monkeypatch.setattr(EffectDisplay, "plot", lambda self: drawn.append(self) or plot(self))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    y = 3 * X[:, 0] + 0.5 * X[:, 1]
+    for names, shown in (
+        (["c2", "c0", "c1"], ["c2", "c0"]),
+        ([2, 0, 1], ["2", "0"]),
+        (pd.MultiIndex.from_tuples([("q", 1), ("q", 2), ("r", 1)]), ["('q', 1)", "('q', 2)"]),
+    ):
+        frame = pd.DataFrame(X, columns=names)
+        model = ManifoldForestRegressor(20, random_state=0).fit(frame, y)
+        subject = _Subject(model, frame, y, 0)
+        rows = _importances(subject).text[-1].splitlines()[1:]
+        assert [row.startswith(name) for row, name in zip(rows, shown)] == [True] * 2
+        in_training = [float(row.split()[-1]) for row in rows]
+        assert in_training == sorted(in_training, reverse=True) and in_training[0] > 0.8
+        assert subject.order[:2] == [0, 1]
+        drawn.clear()
+        _effects(subject)
+        assert [effect.name for effect in drawn[0].effects][:2] == shown
+        pair = _pairs(subject).text[-1].splitlines()[1].split("  ")[0]
+        assert " x ".join(drawn[1].effects[0].names) == pair
+        rows = _importances(_Subject(model, frame, None, 0)).text[-1].splitlines()[1:]
+        assert rows[0].startswith(shown[0]) and rows[1].startswith(shown[1])
+        assert "== Pairs" in str(describe(model, frame, y))

@@ -363,8 +363,11 @@ def test_unsupported_modules_and_estimators_raise():
     with pytest.raises(NotFittedError):
         from_estimator(RandomHingeForestClassifier())
     categories = make_model(RandomHingeForestClassifier, categorical_features=[0])
+    holes = np.where(y[:, None] == 0, np.nan, X)
+    has_missing = make_model(RandomHingeForestClassifier).fit(holes, y)
     for model, message in (
         (categories.fit(np.c_[np.arange(150) % 3, X[:, 1:]], y), "made from categories"),
+        (has_missing, "made from missing values; .* fill them before"),
         (make_model(RandomHingeForestClassifier, prior=[1, 2, 3]).fit(X, y), "prior="),
     ):
         with pytest.raises(ValueError, match=message):

@@ -565,3 +565,19 @@ def test_constant_features_are_standardised_to_0():
     for _ in range(2):
         out = standardiser(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
         assert out.isfinite().all() and (out[:, 1] == 0).all() and out[0, 0] < 0 < out[1, 0]
+
+
+@BACKENDS
+def test_nan_has_no_gradient(backend):
+    """A row with NaN that is left out of the loss spoils no gradient."""
+    torch.manual_seed(0)
+    layer = HingeForest(3, 2, standardise=None, backend=backend)
+    z = torch.tensor([[1.0, 2.0, torch.nan], [1.0, 2.0, 3.0]], requires_grad=True)
+    layer(z)[1].sum().backward()
+    with_nan = [layer.leaves.grad, layer.thresholds.grad, z.grad[1]]
+    layer.zero_grad()
+    own = z[1:].detach().requires_grad_()
+    layer(own).sum().backward()
+    for found, expected in zip(with_nan, [layer.leaves.grad, layer.thresholds.grad, own.grad[0]]):
+        torch.testing.assert_close(found, expected)
+    assert not z.grad[0].any()

@@ -491,3 +491,21 @@ def test_missing_values_and_categories_are_refused():
     for function in (lambda X: clone(model).fit(X, y), model.predict):
         with pytest.raises(ValueError, match="column 'c' of X holds strings or categories"):
             function(frame.assign(c="a"))
+
+
+@pytest.mark.parametrize("n_columns", [3, 7])
+def test_shapley_values_add_up_to_the_prediction(n_columns):
+    """The features of the forest are networks, as many as columns or not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, n_columns))
+    y = (X[:, 0] - X[:, 1] > 0).astype(int)
+    tree = E2ENetworkTree(line, feature_shape=(n_columns,), max_leaf_nodes=4, **SHORT)
+    blend = skforest.BlendedForestClassifier([("tree", tree)], random_state=0)
+    for model in (tree, clone(tree).set_params(prior=[0.9, 0.1]), blend):
+        found = skforest.shapley_values(
+            model.fit(X, y), X[:4], background=X[10:20], n_permutations=20
+        )
+        assert found.values.shape == (4, n_columns)
+        total = found.base_values + found.values.sum(axis=1)
+        np.testing.assert_allclose(total, model.predict_proba(X[:4])[:, 1], atol=1e-12)
+        assert abs(found.values[:, :2]).mean() > abs(found.values[:, 2:]).mean()
