@@ -455,7 +455,7 @@ def entry_of(item, known, is_class):
 
 
 def _has_proba(estimator):
-    """Will it predict probabilities? Stacking says so only after `fit` if its last model is None."""
+    """Will it predict probabilities? Stacking by its default model has them only after `fit`."""
     last = estimator
     while isinstance(last, Pipeline):
         last = last.steps[-1][1]
