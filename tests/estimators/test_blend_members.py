@@ -112,6 +112,8 @@ def test_encoded_members_have_weights_and_parameters():
     alone = clone(blend.members_["linear"])
     alone.fit(frame[kept], y[kept], sample_weight=weight[kept])
     np.testing.assert_allclose(blend.predict(frame), alone.predict(frame))
+    plain = clone(alone).fit(frame[kept], y[kept])
+    assert abs(plain.predict(frame) - alone.predict(frame)).max() > 0.01
 
 
 def test_members_that_read_tables_get_them_as_they_are():
@@ -296,7 +298,7 @@ def test_an_interrupted_fit_changes_nothing(monkeypatch):
 )
 def test_weights_reach_encoded_members_with_metadata_routing(members):
     frame, target = mixed_table()
-    y, weight = (target > np.median(target)).astype(int), np.arange(200) % 3
+    y, weight = (target > np.median(target)).astype(int), 1 + 9 * (np.arange(200) % 3)
     for X in (frame, frame[["number"]].fillna(0.0)):
         blend = classifier(members=members)
         expected = clone(blend).fit(X, y, sample_weight=weight).predict_proba(X)
