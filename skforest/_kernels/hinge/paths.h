@@ -3,7 +3,7 @@
  * margins.h includes this file once for each number of floats in a vector register. The values of a
  * feature are adjacent, so that neighbouring rows fill a vector. A processor would read the margins
  * on the paths of a vector of rows one by one; that all margins of a level are computed, and those
- * on the paths are chosen by masks, takes a third of the time for up to five levels.
+ * on the paths are chosen by masks, takes a quarter of the time for up to five levels.
  */
 
 #define SKF_VEC SKF_L(skf_vec)
