@@ -234,8 +234,19 @@ def _unfitted(estimator):
     if isinstance(estimator, BLENDS):
         for member in estimator._new_members(check_random_state(0)):
             if _trains_members(member.estimator):
-                _member(member.estimator, member.name, estimator)
+                _unfitted(member.estimator)
+                _check_class_weight(estimator, member)
     return estimator
+
+
+def _check_class_weight(blend, member):
+    """ValueError if a member of a blend does not have the class weights of the blend."""
+    given, own = (getattr(one, "class_weight", None) for one in (blend, member.estimator))
+    if given is not None and not member.has_class_weight:
+        raise ValueError(
+            f"class_weight={given!r} of the blend, and class_weight={own!r} of its member "
+            f"{member.name!r}; set one of them"
+        )
 
 
 def _shares(n_rows, n_members):
@@ -393,22 +404,8 @@ def _trained_blend(blend, partitions, sample):
     blend.fit(sample.X, sample.y, sample.weight if has_weights else None)
     for name, fitted in blend.members_.items():
         if _trains_members(fitted):
-            member = _member(fitted, name, blend)
-            blend.members_[name] = _trained_forest(member, partitions, sample)
+            blend.members_[name] = _trained_forest(_unfitted(fitted), partitions, sample)
     return blend
-
-
-def _member(estimator, name, blend):
-    """An unfitted member of a blend, with the class weights of the blend."""
-    member, class_weight = _unfitted(estimator), getattr(blend, "class_weight", None)
-    if class_weight is not None:
-        if member.class_weight is not None:
-            raise ValueError(
-                f"class_weight={class_weight!r} of the blend, and class_weight="
-                f"{member.class_weight!r} of its member {name!r}; set one of them"
-            )
-        member.set_params(class_weight=class_weight)
-    return member
 
 
 def _fit_members(estimator, settings, n_members, number, X, y, sample_weight=None):
