@@ -306,7 +306,7 @@ class _Blend(TableEstimator):
         rows = TrainingSet(numbers, target, weight)
         plain = given = None if sample_weight is None else weight
         if getattr(self, "class_weight", None) is not None:
-            rows, given = class_weighted(self, rows, numbers, target, weight)
+            rows, given, plain = class_weighted(self, rows, numbers, target, weight)
         if len(rows) < 2:
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)

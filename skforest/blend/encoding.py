@@ -78,7 +78,8 @@ class MemberPipeline(Pipeline):
         """Fit all steps."""
         with config_context(enable_metadata_routing=False):
             for _, step in self.steps[:-1]:
-                X = step.fit_transform(X, y)
+                if step is not None and not isinstance(step, str):
+                    X = step.fit_transform(X, y)
         options = {} if sample_weight is None else {"sample_weight": sample_weight}
         self.steps[-1][1].fit(X, y, **options)
         return self

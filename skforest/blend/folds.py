@@ -136,17 +136,19 @@ def given_samples(blend, validation, training, trained_rows, levels, encoding):
 
 
 def class_weighted(blend, rows, numbers, target, weight):
-    """The rows with the class weights of a blend, and with them the weight of each sample.
+    """The rows with the class weights of a blend, and weights of samples with and without them.
 
     `rows` is the TrainingSet of the given numbers, target and weights. Rows of a class of weight 0
-    are left out.
+    are left out: both weights of their samples are 0.
     """
     weighted = blend._with_class_weights(rows)
-    factor = np.nan_to_num(rows.of_samples((weighted.weight / rows.weight)[:, None])[:, 0])
     if not weighted.weight.all():
-        rows = TrainingSet(numbers, target, np.where(factor > 0, weight, 0.0))
+        kept = rows.of_samples(weighted.weight[:, None])[:, 0] > 0
+        weight = np.where(kept, weight, 0.0)
+        rows = TrainingSet(numbers, target, weight)
         weighted = blend._with_class_weights(rows)
-    return weighted, weight * factor
+    factor = np.nan_to_num(rows.of_samples((weighted.weight / rows.weight)[:, None])[:, 0])
+    return weighted, weight * factor, weight
 
 
 class BadRows(ValueError):

@@ -291,7 +291,7 @@ def column_numbers(parameter, columns, names):
     """Numbers of columns that are given by name or number, a sequence or only one."""
     found, columns = [], [columns] if isinstance(columns, str | Integral) else columns
     for key in columns:
-        key = int(key) if isinstance(key, Integral) else key  # an array could not be sought
+        key = int(key) if isinstance(key, Integral) else key  # else, == would give arrays
         is_number = isinstance(key, int) and -1 < key < len(names)
         if key not in names and not is_number:
             raise ValueError(f"{parameter} has {key!r}, which is not a column")

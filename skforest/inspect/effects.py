@@ -214,12 +214,12 @@ class EffectDisplay:
         rows,
         columns,
         *,
+        target,
+        subsample,
         kind="average",
-        target=None,
         response_method="auto",
         centered=False,
         grid_resolution=50,
-        subsample=500,
         random_state=0,
     ):
         """The effects of columns of `TableRows`: lists of one or two numbers."""

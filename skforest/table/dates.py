@@ -102,6 +102,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             cannot be told apart, or if a feature has the name of a column.
         """
         _, table = self._read(X, reset=True)
+        names = _output_names(table)
         named, self._dates = self.columns, {}
         named = [named] if isinstance(named, str | Integral) else named
         for key in () if named is None else named:
@@ -113,7 +114,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             form = _format_of(table, j)
             if form is not None:
                 zone = _zone_of(table.columns[j])
-                if zone is None and table.kind(j) == DATE:
+                if zone is None and _has_times(table.columns[j]):
                     zone = NAIVE
                 known = (times := times_of(table, j, zone, form))[~np.isnat(times)]
                 origin = int(known.min().astype("M8[D]").astype(int)) if len(known) else 0
@@ -122,8 +123,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 self._dates[j] = zone, form, origin, parts
             elif named is not None:
                 raise ValueError(f"column {name!r} of X holds no dates")
-            new = self._names(j, _output_names(table)[j])
-            if form is not None and (clash := set(new) & set(table.names)):
+            if form is not None and (clash := set(self._names(j, names[j])) & set(table.names)):
                 raise ValueError(f"{name!r} becomes {min(clash)!r}, which is a column of X, too")
         return self
 
@@ -249,7 +249,7 @@ def times_of(table, j, zone, form):
         if (own is None) == bool(zone):
             raise ValueError(mixed)
         column = _local(column, zone) if zone else column
-    if isinstance(column.dtype, nw.Datetime | nw.Date) or getattr(column.dtype, "kind", "") == "M":
+    if _has_times(column):
         times = np.asarray(column)
         found = times.astype("M8[us]")
         found[found.astype(times.dtype) != times] = "NaT"  # beyond the range of microseconds
@@ -298,6 +298,12 @@ def _zone_of(column):
     dtype = column.to_native().dtype
     zone = getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
     return None if zone is None else str(zone)
+
+
+def _has_times(column):
+    """Has a column a dtype of dates, unlike objects and text?"""
+    dtype = column.dtype
+    return isinstance(dtype, nw.Datetime | nw.Date) or getattr(dtype, "kind", "") == "M"
 
 
 def _is_pandas(column):

@@ -538,7 +538,9 @@ def stacked_rows(first, second):
     """Rows of two tables of one kind, one below the other: a narwhals.DataFrame, or an ndarray."""
     if all(map(nw.dependencies.is_into_dataframe, (first, second))):
         first, second = nw.from_native(first), nw.from_native(second)
-        return nw.concat([first, second.select(first.columns)], how="vertical")
+        if first.columns != second.columns:
+            second = second[first.columns]
+        return nw.concat([first, second], how="vertical")
     return np.concatenate(
         [dense(np.asarray(X) if isinstance(X, list) else X) for X in (first, second)]
     )

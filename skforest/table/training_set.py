@@ -288,7 +288,7 @@ class TrainingSet:
 
     def in_parts(self, rows, weight):
         """Return rows, some of them several times, that may be held out one by one."""
-        whole = self if len(rows) == len(self) else self.subset(rows)
+        whole = self if np.array_equal(rows, np.arange(len(self))) else self.subset(rows)
         other = whole.sample(weight)
         share = np.divide(weight, whole.weight, out=np.ones(len(rows)), where=whole.weight > 0)
         other.count = whole.count * share

@@ -305,20 +305,31 @@ def test_class_weights_are_sample_weights():
     ],
     ids=["co2", "boosting", "manifold"],
 )
-@pytest.mark.parametrize("given", ["balanced", {0: 1.0, 1: np.pi}], ids=["balanced", "dict"])
+@pytest.mark.parametrize(
+    "given",
+    ["balanced", {0: 1.0, 1: np.pi}, {0: 1.0, 1: 2.0, 2: 0.0}],
+    ids=["balanced", "dict", "zero"],
+)
 def test_weights_are_copies_with_class_weights_too(given, member):
     """Rows repeat with other labels, so that copies may be held out one by one."""
+    has_zero = isinstance(given, dict) and 2 in given
     for seed in (0, 1, 3, 4):
         rng = np.random.default_rng(seed)
         X = np.round(rng.normal(size=(60, 4)))
         y = (X[:, 0] + rng.normal(size=60) * 0.4 > 0).astype(int)
         weight = rng.integers(1, 4, 60)
+        if has_zero:
+            y[:8] = 2
         blend = BlendedForestClassifier([("member", member)], class_weight=given, random_state=0)
         expected = blend.fit(X, y, sample_weight=weight).predict_proba(X)
         rows = np.repeat(np.arange(60), weight)
         copies = clone(blend).fit(X[rows], y[rows])
         np.testing.assert_array_equal(copies.predict_proba(X), expected)
         assert copies.score_ == blend.score_
+        if has_zero:
+            without = clone(blend).set_params(class_weight={0: 1.0, 1: 2.0})
+            without.fit(X, y, sample_weight=np.where(y < 2, weight, 0))
+            np.testing.assert_array_equal(without.predict_proba(X), expected)
 
 
 def test_forests_take_over_the_class_weights_of_a_blend():

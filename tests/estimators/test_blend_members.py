@@ -7,6 +7,7 @@ from blends import classes, classifier, regressor, targets
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification, make_friedman1
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -112,6 +113,8 @@ def test_encoded_members_have_weights_and_parameters():
     alone = clone(blend.members_["linear"])
     alone.fit(frame[kept], y[kept], sample_weight=weight[kept])
     np.testing.assert_allclose(blend.predict(frame), alone.predict(frame))
+    without = clone(alone).set_params(columns="passthrough", model=DummyRegressor())
+    assert without.fit(frame, y).predict(frame).std() < 1e-9
     plain = clone(alone).fit(frame[kept], y[kept])
     assert abs(plain.predict(frame) - alone.predict(frame)).max() > 0.01
 

@@ -1,6 +1,6 @@
 """Dates as numbers, of every kind of table."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -332,6 +332,26 @@ def test_names_that_are_no_strings():
         np.testing.assert_array_equal(model.predict(other), expected)
     with pytest.raises(ValueError, match="column 1 of X holds no dates"):
         DateFeatures([1]).fit(X.set_axis([1, 0], axis=1))
+
+
+def test_objects_with_zones_are_read_in_utc():
+    east = timezone(timedelta(hours=5))
+    moments = [datetime(2024, 1, day, 2, tzinfo=UTC if day % 2 else east) for day in range(1, 9)]
+    X = pd.DataFrame({"when": pd.Series(moments, dtype=object)})
+    for table in (X, X.to_numpy()):
+        found = DateFeatures().fit(X).transform(table)
+        found = found if table is not X else found["when_hour"].to_numpy()[:, None]
+        hours = found[:, 0] if table is X else found[:, 3]
+        np.testing.assert_array_equal(np.unique(hours), [2.0, 21.0])
+
+
+def test_reports_of_dates_in_columns_without_strings_as_names():
+    pytest.importorskip("matplotlib").use("Agg")
+    when = pd.date_range("2024-01-01", periods=60)
+    X = pd.DataFrame({1: when, 0: np.arange(60.0), 2: np.arange(60) % 3})
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(3, random_state=0))
+    text = str(skforest.describe(model.fit(X, X[0]), X, X[0]))
+    assert "== Three rows explained ==" in text
 
 
 def test_text_with_an_offset_in_a_column_without_zone():

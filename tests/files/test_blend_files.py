@@ -11,7 +11,6 @@ from makers import response
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skforest
@@ -20,6 +19,7 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
+from skforest.blend.encoding import MemberPipeline
 
 
 @pytest.mark.parametrize("layout", ["file", "folder"])
@@ -83,7 +83,7 @@ def test_members_of_other_packages_are_written_by_skops(layout, tmp_path):
     blend, frame = with_other_members()
     assert {type(member) for member in blend.members_.values()} == {
         ManifoldForestClassifier,
-        Pipeline,
+        MemberPipeline,
     }
     for name in ("members_", "weights_"):  # forests do not come first
         setattr(blend, name, dict(reversed(getattr(blend, name).items())))

@@ -9,8 +9,8 @@ import numpy as np
 from ..base.descent cimport SKF_TILE, skf_multiply
 from ..base.row_reader cimport RowReader
 from .margins cimport (
-    SKF_MAX_MEMORY, SKF_MIN_VARIANCE, Stepper, Test, skf_hinge_step, skf_kernel_gradient,
-    skf_scale_columns, skf_standardise, skf_transpose
+    SKF_MAX_MEMORY, SKF_MIN_VARIANCE, SKF_READS_COLUMNS, Stepper, Test, skf_hinge_step,
+    skf_kernel_gradient, skf_scale_columns, skf_standardise, skf_transpose
 )
 
 # Chosen without a stored measurement; `python -m benchmarks.measure.hinge speed` shows the time of
@@ -28,18 +28,19 @@ cpdef int64_t padded(int64_t n) noexcept nogil:
 def columns_for(int64_t n_tests, int64_t width, int64_t n_rows):
     """Return memory for n_rows rows of `width` features by column: (width, stride), float32.
 
-    It is (1, 0) if there are more features than tests, so that a copy would not pay. The stride is
-    longer than needed: otherwise, columns could share lines of the cache.
+    It is (1, 0) where no columns are read, or if there are more features than tests, so that a
+    copy would not pay. The stride is an odd multiple of the lines of the cache: otherwise, columns
+    could fall into the same few sets of it.
     """
-    if n_tests < width:
+    if n_tests < width or not SKF_READS_COLUMNS:
         return np.zeros((1, 0), dtype=np.float32)
-    return np.zeros((width, n_rows + 16), dtype=np.float32)
+    return np.zeros((width, (n_rows + 15) // 32 * 32 + 16), dtype=np.float32)
 
 
 cdef class HingeFeatures:
     """The features of a batch of at most n_rows rows; `arrays` as in `HingeTrainer`.
 
-    `columns` is the transpose of z after `standardize`, or has no rows (`columns_for`).
+    `columns` is the transpose of z after `standardize`, or is empty (`columns_for`).
     """
 
     def __init__(self, dict arrays, int64_t n_columns, int64_t batch_size, int64_t n_rows):

@@ -1,8 +1,8 @@
 /* The loops of a step of a random hinge forest.
  *
  * The outer loop is over trees, the inner one over the rows of a batch, so that a tree stays in the
- * cache. Tables of features have rows of `width` floats, a multiple of SKF_TILE. Numbers of
- * equations and algorithms refer to Lay et al. 2018.
+ * cache. Tables of features have rows of `width` floats, in training a multiple of SKF_TILE. Numbers
+ * of equations and algorithms refer to Lay et al. 2018.
  */
 #ifndef SKFOREST_HINGE_H
 #define SKFOREST_HINGE_H
@@ -79,6 +79,7 @@ SKF_KERNEL(skf_kernel_gradient,
 #define SKF_DENSE_LEVELS 5 /* levels of a tree whose margins are all computed */
 
 #if defined(__GNUC__)
+#define SKF_READS_COLUMNS 1
 #define SKF_LANES 4
 #include "paths.h"
 #undef SKF_LANES
@@ -88,11 +89,13 @@ SKF_KERNEL(skf_kernel_gradient,
 #define SKF_LANES 16
 #include "paths.h"
 #undef SKF_LANES
+#else
+#define SKF_READS_COLUMNS 0
 #endif
 
-/* The levels of a tree from `done` on, of `n_rows` <= SKF_ABREAST rows. The levels before have left the
- * number of the node, the test of the smallest margin and this margin in leaf, test and margin. Margins
- * are stored on the way down and compared afterwards, in vectors. */
+/* The levels of a tree from `done` on, of `n_rows` <= SKF_ABREAST rows. The levels before have left
+ * the number of the node, the test of the smallest margin and this margin in leaf, test and margin.
+ * Margins are stored on the way down and compared afterwards, in vectors. */
 SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern, int done,
                                   const float *z, int64_t width, const int n_rows,
                                   int32_t *SKF_RESTRICT leaf, int32_t *SKF_RESTRICT test,
@@ -119,7 +122,8 @@ SKF_INLINE void skf_hinge_descend(const skf_test *tests, int depth, int is_fern,
     for (int level = done; level < depth; level++)
         for (int l = 0; l < n_rows; l++) {
             const int32_t m = found[level][l];
-            const int32_t at = is_fern ? level : (int32_t)((node[l] + 1) >> (depth - level)) - 1;
+            const int32_t of_tree = (int32_t)((node[l] + 1) >> (depth - level)) - 1;
+            const int32_t at = is_fern ? level : of_tree;
             const int32_t less = (m & 0x7fffffff) - (least[l] & 0x7fffffff);
             const int32_t mask = less < 0 ? -1 : 0;
             least[l] ^= (m ^ least[l]) & mask;
@@ -138,17 +142,17 @@ SKF_INLINE void skf_hinge_rows(const skf_test *tests, int depth, int is_fern, in
 {
     int64_t i = 0;
     for (; i + SKF_ABREAST <= n; i += SKF_ABREAST)
-        skf_hinge_descend(tests, depth, is_fern, done, z + i * width, width, SKF_ABREAST, leaf + i,
-                          test + i, margin + i);
+        skf_hinge_descend(tests, depth, is_fern, done, z + i * width, width, SKF_ABREAST,
+                          leaf + i, test + i, margin + i);
     for (; i < n; i++)
-        skf_hinge_descend(tests, depth, is_fern, done, z + i * width, width, 1, leaf + i, test + i,
-                          margin + i);
+        skf_hinge_descend(tests, depth, is_fern, done, z + i * width, width, 1, leaf + i,
+                          test + i, margin + i);
 }
 
-/* Algorithm 3: the leaf, the test of the smallest margin, and this margin with its sign, of n rows. A
- * tree has its tests in the order of a heap; a fern has one for every level. Among equal absolute
- * margins, the test nearest to the root is kept. Row i has feature f at z[i width + f], and at columns[f stride + i] unless `columns`
- * is NULL. */
+/* Algorithm 3: the leaf, the test of the smallest margin, and this margin with its sign, of n rows.
+ * A tree has its tests in the order of a heap; a fern has one for every level. Among equal absolute
+ * margins, the test nearest to the root is kept. Row i has feature f at z[i width + f], and at
+ * columns[f stride + i] unless `columns` is NULL. */
 SKF_KERNEL(skf_hinge_route,
            (const skf_test *tests, int depth, int is_fern, const float *z, int64_t width,
             const float *columns, int64_t stride, int64_t n, int32_t *SKF_RESTRICT leaf,
@@ -156,7 +160,7 @@ SKF_KERNEL(skf_hinge_route,
            (tests, depth, is_fern, z, width, columns, stride, n, leaf, test, margin))
 {
     int64_t whole = 0;
-#if defined(__GNUC__)
+#if SKF_READS_COLUMNS
     if (columns != NULL) {
         const int done = depth < SKF_DENSE_LEVELS || is_fern ? depth : SKF_DENSE_LEVELS;
         whole = n - n % (2 * lanes);
@@ -175,7 +179,8 @@ SKF_KERNEL(skf_hinge_route,
                        margin + whole);
 }
 
-/* out[f stride + i] = z[i width + f], for n rows; by squares, which the compiler keeps in vectors. */
+/* out[f stride + i] = z[i width + f], for n rows; by squares, which the compiler keeps in
+ * vectors. */
 SKF_KERNEL(skf_transpose,
            (const float *z, int64_t n, int64_t width, float *SKF_RESTRICT out, int64_t stride),
            (z, n, width, out, stride))

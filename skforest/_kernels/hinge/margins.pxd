@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "hinge/margins.h" nogil:
     enum:
-        SKF_WIDE
+        SKF_WIDE, SKF_READS_COLUMNS
     double SKF_MIN_VARIANCE, SKF_MAX_MEMORY
 
     ctypedef struct Test "skf_test":

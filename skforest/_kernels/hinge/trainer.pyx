@@ -52,7 +52,7 @@ from .margins cimport (
 # steps.
 cdef enum:
     BLOCK = 256                # smallest number of rows of scratch, and of leaves added to `value`
-    ROWS = 64                  # rows routed at once, whose features stay in the smallest cache
+    ROWS = 64                  # rows routed at once; 128 features of them fit the first cache
 
 OPTIMIZERS = {"adam": 0, "adagrad": 1, "sgd": 2}
 
