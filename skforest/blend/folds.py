@@ -1,4 +1,4 @@
-"""Folds of a blend: the rows that its members leave out and predict."""
+"""Rows of a blend: their class weights, and the folds that members leave out and predict."""
 
 from numbers import Integral
 

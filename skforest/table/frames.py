@@ -538,8 +538,11 @@ def stacked_rows(first, second):
     """Rows of two tables of one kind, one below the other: a narwhals.DataFrame, or an ndarray."""
     if all(map(nw.dependencies.is_into_dataframe, (first, second))):
         first, second = nw.from_native(first), nw.from_native(second)
-        if first.columns != second.columns:
-            second = second[first.columns]
+        if all(isinstance(name, str) for name in first.columns):
+            second = second.select(first.columns)
+        else:  # estimators read such columns by position
+            names = first.to_native().columns
+            second = nw.from_native(second.to_native().set_axis(names, axis=1))
         return nw.concat([first, second], how="vertical")
     return np.concatenate(
         [dense(np.asarray(X) if isinstance(X, list) else X) for X in (first, second)]

@@ -354,6 +354,22 @@ def test_reports_of_dates_in_columns_without_strings_as_names():
     assert "== Three rows explained ==" in text
 
 
+@pytest.mark.parametrize(
+    "names", [[1, 0], pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])], ids=["numbers", "tuples"]
+)
+def test_columns_without_strings_as_names_are_read_by_position(names):
+    """As estimators read them, also where the background has other names."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    blend = skforest.BlendedForestRegressor(["linear"], random_state=0).fit(X, X[:, 0])
+    expected = skforest.shapley_values(blend, X[:3], background=X[10:20])
+    frame = pd.DataFrame(X, columns=names)
+    found = skforest.shapley_values(
+        blend, frame[:3], background=pd.DataFrame(X[10:20], columns=[0, 1])
+    )
+    np.testing.assert_allclose(found.values, expected.values)
+
+
 def test_text_with_an_offset_in_a_column_without_zone():
     days = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=60, freq="5h")})
     model = DateFeatures().fit(days)

@@ -1,10 +1,9 @@
 /* The paths of rows through a hinge tree, for vectors of SKF_LANES floats.
  *
  * margins.h includes this file once for each number of floats in a vector register. The values of a
- * feature are adjacent, so that neighbouring rows fill a vector. A processor would read the margins
- * on the paths of a vector of rows one by one. That all margins of a level are computed, and those
- * on the paths are chosen by masks, takes an eighth of the time for one level, and a quarter to two
- * fifths for five.
+ * feature are adjacent, so that neighbouring rows fill a vector. All margins of a level are computed,
+ * and those on the paths are chosen by masks: a processor would read only those on the paths one by
+ * one, which takes longer.
  */
 
 #define SKF_VEC SKF_L(skf_vec)
