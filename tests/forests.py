@@ -303,13 +303,14 @@ def grow_boosted(
     seed=0,
     monotonic=None,
     feature_shape=None,
+    mix=None,
 ):
     """A boosted tree: its arrays, the leaf number of every row, and the cuts of every feature.
 
     With `monotonic`, also the bounds of the leaves. With `feature_shape`, directions are boxes.
 
     `derivative` has the gradients and the curvature of all rows; `rows` are the sample, all by
-    default.
+    default. With `mix`, which projects the gradients, it has as many curvatures as gradients.
     """
     X = np.ascontiguousarray(X, dtype=np.float32)
     n_features = X.shape[1]
@@ -330,8 +331,12 @@ def grow_boosted(
     directions = BinnedDirections(binned, n_directions, 4, min(max_bins, 64), boxes)
     grower = TreeGrower(binned, settings, directions)
     rows = np.arange(len(X)) if rows is None else np.asarray(rows)
+    n_outputs = derivative.shape[1] - 1 if mix is None else len(mix)
+    gradient, curvature = derivative[:, :n_outputs], derivative[:, n_outputs:]
+    curvature = np.broadcast_to(curvature, gradient.shape)
     grower.start(
-        *(np.ascontiguousarray(part, np.float32) for part in np.split(derivative, [-1], axis=1)),
+        *(np.ascontiguousarray(part, np.float32) for part in (gradient, curvature)),
+        mix,
         rows.astype(np.int32),
         np.setdiff1d(np.arange(len(X)), rows).astype(np.int32),
         np.cumsum(np.ones(n_features)),

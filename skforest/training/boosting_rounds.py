@@ -270,13 +270,13 @@ class BoostingTraining:
             self.gain_unit = self._gain_of_start()
         # Known rounds draw, too, so that later rounds get the same random numbers.
         rows, others = self._draw_rows(number)
-        searched = self._search_targets(rows)
+        mix = self._draw_mix()
         if number < self.known.n_rounds:
             tree, value, leaf = self.known.round(number, X, self.raw.shape[1], self.unit)
         elif number == 0 and self.settings.linear_start is not None:
             tree, value, leaf = self._fit_linear_start()
         else:
-            tree, leaf = self._grow_tree(number, searched, rows, others)
+            tree, leaf = self._grow_tree(number, mix, rows, others)
             value = self._fit_leaves(tree, leaf, rows)
         self._add_importances(tree)
         self._add(self.raw, tree, value, leaf)
@@ -362,10 +362,11 @@ class BoostingTraining:
         decrease = max(before - after, TOLERANCE * abs(before))
         return 2 * decrease / (rate * (2 - rate)) or 1.0
 
-    def _grow_tree(self, number, searched, rows, others):
+    def _grow_tree(self, number, mix, rows, others):
         """Grow the tree of a round; return it without values, and the leaf of every row."""
         grower, chances = self.grower, np.cumsum(self._feature_chances())
-        grower.start(*searched, rows, others, chances, tree_seed(self.seed, number))
+        derivatives, seed = (self.gradient, self.curvature), tree_seed(self.seed, number)
+        grower.start(*derivatives, mix, rows, others, chances, seed)
         self._in_parts(grower.write_bins, len(self.raw))
         interactions = self.interactions
         if interactions is not None:
@@ -419,16 +420,13 @@ class BoostingTraining:
         is_taken[rows] = 1
         return divided(is_taken)
 
-    def _search_targets(self, rows):
-        """Return the gradients for the search of splits, and curvatures, of all rows."""
+    def _draw_mix(self):
+        """Draw the projection of the gradients for the search of splits; None for few outputs."""
         n_outputs = self.gradient.shape[1]
         if n_outputs <= N_SEARCHED:
-            return self.gradient, self.curvature
+            return None
         mix = self.random.standard_normal((n_outputs, N_SEARCHED)) / np.sqrt(N_SEARCHED)
-        gradient = np.zeros((len(self.gradient), N_SEARCHED), dtype=np.float32)
-        mix = mix.astype(np.float32)
-        gradient[rows] = np.einsum("ik,kj->ij", self.gradient[rows], mix)
-        return gradient, self.curvature.mean(axis=1, keepdims=True)
+        return mix.astype(np.float32)
 
     def _feature_chances(self):
         """Return probabilities of features in directions: half uniform, half by gain."""
@@ -579,10 +577,10 @@ class LeafRefit(BoostingTraining):
     def _draw_rows(self, number):
         return self.divided
 
-    def _search_targets(self, rows):
-        return ()
+    def _draw_mix(self):
+        return None
 
-    def _grow_tree(self, number, searched, rows, others):
+    def _grow_tree(self, number, mix, rows, others):
         """Return a trained tree, without its values, and the leaf of every row."""
         known = self.trained.trees[number]
         return {name: array for name, array in known.items() if name not in LINEAR}, self.leaf

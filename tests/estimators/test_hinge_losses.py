@@ -176,6 +176,22 @@ def test_losses_as_defined():
         np.testing.assert_allclose(found, expected[name], rtol=1e-12)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3, 9])
+def test_log_loss_is_right_to_the_last_places(n_classes):
+    """Against the exponentials of long doubles, which are the same as doubles on some systems."""
+    rng = np.random.default_rng(n_classes)
+    raw = rng.normal(size=(500, n_classes)) * np.geomspace(1e-3, 200, 500)[:, None]
+    y = rng.integers(n_classes, size=500)
+    loss, slope = LogLossKernel(n_classes).evaluate(raw, y[:, None].astype(float))
+    power = np.exp((raw - raw.max(axis=1, keepdims=True)).astype(np.longdouble))
+    chance = power / power.sum(axis=1, keepdims=True)
+    label = np.arange(n_classes) == y[:, None]
+    np.testing.assert_allclose(slope[~label], chance[~label].astype(float), rtol=2e-15)
+    np.testing.assert_allclose(slope[label], (chance[label] - 1).astype(float), atol=1e-15)
+    expected = np.log(power.sum(axis=1)) + raw.max(axis=1) - raw[label]
+    np.testing.assert_allclose(loss, expected.astype(float), rtol=1e-14, atol=1e-15)
+
+
 def test_log_loss_of_huge_responses_is_finite():
     losses, slopes = LogLossKernel(3).evaluate(np.array([[1e4, -1e4, 0.0]]), np.array([[1.0]]))
     assert losses[0] == pytest.approx(2e4)

@@ -87,6 +87,22 @@ def test_directions_are_split_where_they_gain_more(n_outputs, seed):
     check_tree(X, derivative.astype(np.float32), rows, 8, int(rng.integers(1, 6)), seed % 2**31)
 
 
+@pytest.mark.parametrize("n_outputs", [6, 13])
+def test_splits_of_many_outputs_are_searched_with_projected_gradients(n_outputs):
+    """Small whole numbers, so that no sum is rounded."""
+    rng = np.random.default_rng(n_outputs)
+    X = rng.normal(size=(80, 3)).astype(np.float32)
+    gradient = rng.integers(-3, 4, size=(80, n_outputs))
+    curvature = n_outputs * rng.integers(1, 4, size=(80, n_outputs)) / 4
+    mix = rng.integers(-2, 3, size=(n_outputs, 5)).astype(np.float32)
+    rows = np.sort(rng.choice(80, 60, replace=False))
+    own = grow_boosted(X, np.hstack([gradient, curvature]), rows, n_directions=4, mix=mix)
+    projected = np.hstack([gradient @ mix, curvature.mean(axis=1, keepdims=True)])
+    expected = grow_boosted(X, projected, rows, n_directions=4)
+    np.testing.assert_equal(own[:2], expected[:2])
+    assert len(own[0]["gain"]) == 7
+
+
 @pytest.mark.parametrize("offset", [0, 1e3, 1e6])
 def test_rows_are_routed_as_in_prediction(offset):
     """The bins of a direction decide only where rounding cannot, which is large far from 0."""

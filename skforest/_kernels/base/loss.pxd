@@ -8,6 +8,8 @@ cdef class LossKernel:
     cdef readonly int64_t n_columns   # of a target: 1 for class numbers
 
     cdef double row(self, const double* raw, const double* y, double* slope) noexcept nogil
+    cdef void block(self, const double* raw, const double* y, int64_t n, double* losses,
+                    double* slopes) noexcept nogil
     cdef double rows(self, const double* raw, const double* y, int64_t n,
                      double* slopes) except? -1 nogil
     cdef void curve(self, const double* raw, const double* y, const double* slope,

@@ -45,51 +45,16 @@ cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
 
 cdef inline void find_cut(const Bins* bins, Cut* best) noexcept nogil:
     """Find the cut with the largest gain; the gain is -1 if there is no cut."""
-    cdef const double* sums = bins.sums
-    cdef const double* total = bins.total
-    cdef int32_t k, K = bins.n_search, stride = bins.stride
-    cdef double h = 0, count = 0, gain, square, right
-    cdef double all_h = total[K], all_count = total[bins.count_at]
-    cdef double least = bins.min_leaf, l2 = bins.l2
-    cdef int64_t b
-    cdef double left[64]
     cdef double gains[256]
-    cdef double own = 0
+    cdef int64_t b
+    skf_gains(
+        bins.sums, <int>bins.n - 1, bins.stride, bins.n_search, bins.count_at, bins.total,
+        bins.l2, bins.min_leaf, gains
+    )
     best.gain = -1
-    if K == 1:
-        skf_gains(
-            sums, <int>bins.n - 1, stride, 1, bins.count_at, total, l2, least, gains
-        )
-        for b in range(bins.n - 1):
-            if gains[b] > best.gain:
-                best.gain = gains[b]
-                best.bin = <int32_t>b
-        return
-    for k in range(K):
-        own += total[k] * total[k]
-        left[k] = 0
-    own /= all_h + l2
     for b in range(bins.n - 1):
-        h += sums[K]
-        count += sums[bins.count_at]
-        for k in range(K):
-            left[k] += sums[k]
-        sums += stride
-        if count < least:
-            continue
-        if all_count - count < least:
-            break
-        if not exceeds_rounding(min(h, all_h - h) + l2, all_h + l2):
-            continue
-        square = 0
-        right = 0
-        for k in range(K):
-            square += left[k] * left[k]
-            right += (total[k] - left[k]) * (total[k] - left[k])
-        gain = square / (h + l2) + right / (all_h - h + l2)
-        gain -= own
-        if gain > best.gain:
-            best.gain = gain
+        if gains[b] > best.gain:
+            best.gain = gains[b]
             best.bin = <int32_t>b
 
 

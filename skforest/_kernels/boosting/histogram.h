@@ -1,4 +1,4 @@
-/* Sums of rows in histograms, gains of the cuts of one output, and partitions of rows.
+/* Sums of rows in histograms, gains of cuts, and partitions of rows.
  *
  * The terms of a row are its gradients, its curvature and 1, float32, followed by zeros up to a
  * stride of 2, 4 or 8, which is one vector. All loops add the rows in their order, so that a sum
@@ -8,6 +8,8 @@
 #define SKFOREST_HISTOGRAM_H
 
 #include "../base/simd.h"
+
+#define SKF_MOST_TERMS 8 /* of a row */
 
 /* Compilers do not find these vectors by themselves. SKF_ADD_TO(sum, terms, W): sum += terms. */
 #if defined(__GNUC__)
@@ -60,6 +62,35 @@ SKF_KERNEL(skf_sum_bins,
     }
 }
 
+/* Writes the terms of n rows: gradients, times the matrix `mix` of shape (n_outputs, n_search)
+ * unless it is NULL; the mean curvature, unless all are 1 (count_at = n_search); and 1. Zeros fill
+ * the rows of `mix` up to SKF_MOST_TERMS. */
+SKF_KERNEL(skf_write_terms,
+           (const float *SKF_RESTRICT gradient, const float *SKF_RESTRICT curvature,
+            int64_t n_outputs, const float *SKF_RESTRICT mix, int n_search, int count_at,
+            const int32_t *row, int64_t n, int stride, float *SKF_RESTRICT terms),
+           (gradient, curvature, n_outputs, mix, n_search, count_at, row, n, stride, terms))
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *g = gradient + row[i] * n_outputs, *h = curvature + row[i] * n_outputs;
+        float *own = terms + row[i] * (int64_t)stride;
+        float sum[SKF_MOST_TERMS] = {0}, part[4] = {0};
+        if (mix == NULL) {
+            for (int k = 0; k < n_search; k++)
+                sum[k] = g[k];
+        } else {
+            for (int64_t k = 0; k < n_outputs; k++)
+                for (int j = 0; j < SKF_MOST_TERMS; j++)
+                    sum[j] += g[k] * mix[k * SKF_MOST_TERMS + j];
+        }
+        for (int64_t k = 0; k < n_outputs; k++)
+            part[k % 4] += h[k];
+        sum[n_search] = ((part[0] + part[1]) + (part[2] + part[3])) / (float)n_outputs;
+        sum[count_at] = 1;
+        memcpy(own, sum, (size_t)stride * sizeof(float));
+    }
+}
+
 /* Copies the terms of some rows, one after the other. */
 SKF_KERNEL(skf_gather_terms,
            (const float *SKF_RESTRICT table, const int32_t *row, int64_t n, int stride,
@@ -100,28 +131,48 @@ SKF_KERNEL(skf_add_up,
         SKF_ADD_UP(8)
 }
 
-/* Gain of a cut after each of n <= 255 bins for one output, see `find_cut`; -1 if it is not
- * allowed. at_h, at_n: places of the curvature and of the number of rows in a bin. */
+/* left[k][b] = the sum of place k of the bins up to b */
+#define SKF_LEFT_SUMS(W)                                                                         \
+    {                                                                                            \
+        double sum[W] = {0};                                                                     \
+        for (int b = 0; b < n; b++)                                                              \
+            for (int k = 0; k < W; k++)                                                          \
+                left[k][b] = sum[k] += sums[b * W + k];                                          \
+    }
+
+/* Gain of a cut after each of n <= 255 bins, see `find_cut`; -1 if it is not allowed. at_h, at_n:
+ * places of the curvature and of the number of rows in a bin, after the gradients. */
 SKF_KERNEL(skf_gains,
            (const double *SKF_RESTRICT sums, int n, int stride, int at_h, int at_n,
             const double *total, double l2, double least, double *SKF_RESTRICT gain),
            (sums, n, stride, at_h, at_n, total, l2, least, gain))
 {
-    double left_g[256], left_h[256], left_n[256], g = 0, h = 0, count = 0;
-    const double all_g = total[0], all_h = total[at_h], all_n = total[at_n];
-    const double whole = all_g * all_g / (all_h + l2), small = 1e-12 * (all_h + l2);
-    for (int b = 0; b < n; b++) {
-        left_g[b] = g += sums[b * stride];
-        left_h[b] = h += sums[b * stride + at_h];
-        left_n[b] = count += sums[b * stride + at_n];
+    double left[SKF_MOST_TERMS][264], right_square[256], square = 0; /* in different cache sets */
+    const double *left_h = left[at_h], *left_n = left[at_n];
+    const double all_h = total[at_h], all_n = total[at_n], small = 1e-12 * (all_h + l2);
+    if (stride == 2)
+        SKF_LEFT_SUMS(2)
+    else if (stride == 4)
+        SKF_LEFT_SUMS(4)
+    else
+        SKF_LEFT_SUMS(8)
+    for (int b = 0; b < n; b++)
+        gain[b] = right_square[b] = 0;
+    for (int k = 0; k < at_h; k++) {
+        square += total[k] * total[k];
+        for (int b = 0; b < n; b++) {
+            const double right = total[k] - left[k][b];
+            gain[b] += left[k][b] * left[k][b];
+            right_square[b] += right * right;
+        }
     }
     for (int b = 0; b < n; b++) {
-        const double right_g = all_g - left_g[b], right_h = all_h - left_h[b];
+        const double right_h = all_h - left_h[b];
         const double least_h = (left_h[b] < right_h ? left_h[b] : right_h) + l2;
         const int allowed =
             (left_n[b] >= least) & (all_n - left_n[b] >= least) & (least_h > small);
-        const double value = left_g[b] * left_g[b] / (left_h[b] + l2) +
-                             right_g * right_g / (right_h + l2) - whole;
+        const double value = gain[b] / (left_h[b] + l2) + right_square[b] / (right_h + l2) -
+                             square / (all_h + l2);
         gain[b] = allowed ? value : -1.0;
     }
 }

@@ -37,8 +37,15 @@ from ..base.random cimport Random, hash_seed
 
 
 cdef extern from "boosting/histogram.h" nogil:
+    enum:
+        SKF_MOST_TERMS
+
     void skf_sum_bins(
         const float*, const uint8_t* const*, int, const int32_t*, int64_t, int, double* const*
+    )
+    void skf_write_terms(
+        const float*, const float*, int64_t, const float*, int, int, const int32_t*, int64_t,
+        int, float*
     )
     void skf_gather_terms(const float*, const int32_t*, int64_t, int, float*)
     void skf_add_up(const float*, const int32_t*, int64_t, int, double*)
@@ -153,12 +160,13 @@ cdef class TreeGrower:
     # --------------------------------------------------------------------------- starting a tree
 
     def start(
-        self, const float[:, ::1] gradient, const float[:, ::1] curvature,
+        self, const float[:, ::1] gradient, const float[:, ::1] curvature, mix,
         const int32_t[::1] rows, const int32_t[::1] out_rows, chance, seed
     ):
         """Start a tree.
 
-        gradient, curvature : (n_rows, n_search) and (n_rows, n_outputs), the mean of which counts;
+        gradient, curvature : (n_rows, n_outputs), the mean curvature counts; mix : float32 of
+        shape (n_outputs, n_search), the projection of the gradients for the search, or None;
         rows, out_rows : the sample and all other rows, ascending; chance : float64, cumulative
         chances of features in directions, group by group.
         """
@@ -168,7 +176,7 @@ cdef class TreeGrower:
         random.state = hash_seed(seed, 0)
         self.n_in, self.n_out = len(rows), len(out_rows)
         self.row[: self.n_in], self.row[self.n_in :] = rows, out_rows
-        self.write_terms(gradient, curvature)
+        self.write_terms(gradient, curvature, mix)
         with nogil:
             self.directions.draw(&random, cumulative)
         self.directions.find_bins(&random, self.row[: self.n_in])
@@ -194,14 +202,16 @@ cdef class TreeGrower:
         self.open_nodes()
 
     cdef int write_terms(
-        self, const float[:, ::1] gradient, const float[:, ::1] curvature
+        self, const float[:, ::1] gradient, const float[:, ::1] curvature, mix
     ) except -1:
         """Write the terms of the rows of the sample."""
-        cdef int64_t i, at, k, n_outputs = curvature.shape[1]
-        cdef float mean, one = 1
+        cdef int64_t at, k, n_outputs = gradient.shape[1]
+        cdef float[:, ::1] factor = np.zeros((n_outputs, SKF_MOST_TERMS), dtype=np.float32)
         cdef bint is_unit = True
-        cdef float* own
-        self.n_search = <int32_t>gradient.shape[1]
+        self.n_search = <int32_t>n_outputs
+        if mix is not None:
+            self.n_search = <int32_t>mix.shape[1]
+            factor.base[:, : self.n_search] = mix
         with nogil:
             for at in range(self.n_in):
                 for k in range(n_outputs):
@@ -215,17 +225,11 @@ cdef class TreeGrower:
         if self.row_terms.shape[0] != self.n_rows * self.stride:
             self.row_terms = np.empty(self.n_rows * self.stride, dtype=np.float32)
         with nogil:
-            for at in range(self.n_in):
-                i = self.row[at]
-                own = &self.row_terms[i * self.stride]
-                memset(own, 0, self.stride * sizeof(float))
-                for k in range(self.n_search):
-                    own[k] = gradient[i, k]
-                mean = 0
-                for k in range(n_outputs):
-                    mean += curvature[i, k]
-                own[self.n_search] = mean / n_outputs
-                own[self.count_at] = one
+            skf_write_terms(
+                &gradient[0, 0], &curvature[0, 0], n_outputs,
+                NULL if mix is None else &factor[0, 0], self.n_search, self.count_at,
+                &self.row[0], self.n_in, self.stride, &self.row_terms[0]
+            )
         return 0
 
     def write_bins(self, int64_t first, int64_t last):
