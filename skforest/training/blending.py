@@ -9,6 +9,7 @@ weight, so weights are averaged over bootstrap samples of the rows.
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from .._kernels.base.loss import sharpened_scores
 from .._kernels.base.rows import random_stream
 
 # All of these were chosen without a stored measurement.
@@ -37,12 +38,16 @@ class _RowMean:
 
     def score(self, reduced):
         """Return the score of a mean of reduced responses."""
-        return float(self.scores(reduced, self.weight[None])[0])
+        return float(self.scores(self.row_scores(reduced), self.weight[None])[0])
 
-    def scores(self, reduced, weight):
+    def scores(self, row_scores, weight):
         """Return the scores for each of several weights of the rows, (n, n_rows)."""
-        total = np.einsum("wi,mi->wm", weight, self.row_scores(reduced))
+        total = np.einsum("wi,mi->wm", weight, row_scores)
         return total.max(axis=1) / weight.sum(axis=1)
+
+    def scores_of_bag(self, parts, counts):
+        """Return the scores of the rows for a bag of parts; `counts` says how often it has each."""
+        return self.row_scores(_mean(parts, counts))
 
 
 class HeldOutLogLoss(_RowMean):
@@ -78,7 +83,7 @@ class SharpenedLogLoss(HeldOutLogLoss):
 
     def __init__(self, criterion):
         self.column, self.weight = criterion.column, criterion.weight
-        self.is_sharpened = False
+        self.label, self.is_sharpened = self.column[:, 0].astype(np.float64), False
 
     def reduce(self, response):
         """Return the probabilities of all classes, one row for each class."""
@@ -86,13 +91,12 @@ class SharpenedLogLoss(HeldOutLogLoss):
 
     def row_scores(self, probability):
         """Return the log probability of the label of each row at each temperature."""
-        of_label = self.column[:, 0], np.arange(probability.shape[1])
-        root = np.sqrt(probability)
-        found = [probability[of_label]]
-        for factor in (np.sqrt(root), root, probability):
-            power = probability * factor
-            found.append(power[of_label] / power.sum(axis=0))
-        return _log(np.array(found))
+        return self.scores_of_bag([probability], (1,))
+
+    def scores_of_bag(self, parts, counts):
+        """Return the log probability of the label of each row at each temperature."""
+        share = np.array(counts) / sum(counts)
+        return sharpened_scores(parts, share, self.label, MIN_PROBABILITY)
 
 
 class HeldOutR2(_RowMean):
@@ -220,8 +224,8 @@ def _mean_weights(criterion, parts, weight, seed, n_samples, n_rounds, costs=Non
     n_samples = min(n_samples, MAX_DRAWN // n_rows)
     may_use, found = np.ones((n_given, len(parts)), dtype=bool), None
     if n_samples < 2 or budget < np.inf:
-        scores_of = _scores_of(criterion, weight)
-        found = _select(scores_of, parts, may_use, n_rounds, costs, budget)
+        scores_of = _scores_of(criterion, parts, weight)
+        found = _select(scores_of, may_use, n_rounds, costs, budget)
         if n_samples < 2:
             return found
         # Members chosen by different samples might exceed the budget together.
@@ -234,7 +238,7 @@ def _mean_weights(criterion, parts, weight, seed, n_samples, n_rounds, costs=Non
     is_empty = ~drawn.any(axis=1)
     drawn[is_empty] = np.repeat(weight, n_samples, axis=0)[is_empty]
     may_use = np.repeat(may_use, n_samples, axis=0)
-    found = _select(_scores_of(criterion, drawn), parts, may_use, n_rounds)
+    found = _select(_scores_of(criterion, parts, drawn), may_use, n_rounds)
     total = found.reshape(n_given, n_samples, -1).sum(axis=1)
     least = np.minimum(MIN_WEIGHT * n_samples, total.max(axis=1, keepdims=True))
     total[total < least] = 0
@@ -244,23 +248,30 @@ def _mean_weights(criterion, parts, weight, seed, n_samples, n_rounds, costs=Non
 def greedy_weights(criterion, parts, n_rounds, costs=None, budget=np.inf):
     """Select weights greedily; `parts` are reduced responses."""
     may_use = np.ones((1, len(parts)), dtype=bool)
-    given = parts, may_use, n_rounds, costs, budget
-    return _select(lambda mean, _: criterion.score(mean), *given)[0]
+    given = may_use, n_rounds, costs, budget
+    return _select(lambda counts, _: criterion.score(_mean(parts, counts)), *given)[0]
 
 
-def _scores_of(criterion, weight):
+def _mean(parts, counts):
+    """Return the mean of the parts of a bag; `counts` says how often it has each."""
+    return sum(count * part for count, part in zip(counts, parts) if count) / sum(counts)
+
+
+def _scores_of(criterion, parts, weight):
     """Return a function for `_select`: each bag has its own weights of the rows."""
-    return lambda mean, bags: criterion.scores(mean, weight[bags])
+    return lambda counts, bags: criterion.scores(
+        criterion.scores_of_bag(parts, counts), weight[bags]
+    )
 
 
-def _select(scores_of, parts, may_use, n_rounds, costs=None, budget=np.inf):
+def _select(scores_of, may_use, n_rounds, costs=None, budget=np.inf):
     """Select members for several bags; return their shares, (n_bags, n_members).
 
-    ``scores_of(mean, bags)`` is the score of a mean of parts in each of some bags. `may_use`, bool
-    of shape (n_bags, n_members), has the members that a bag may contain. Bags often consider the
-    same mean, which is computed once.
+    ``scores_of(counts, bags)`` is the score of the members, each as often as `counts` says, with
+    the rows of each of some bags. `may_use`, bool of shape (n_bags, n_members), has the members
+    that a bag may contain. Bags often consider the same counts, which are scored once.
     """
-    costs = np.zeros(len(parts)) if costs is None else np.asarray(costs)
+    costs = np.zeros(may_use.shape[1]) if costs is None else np.asarray(costs)
     counts, every = np.zeros(may_use.shape, dtype=int), np.arange(len(may_use))
     share, best = np.zeros(may_use.shape), np.full(len(may_use), -np.inf)
     for n in range(1, n_rounds + 1):
@@ -275,9 +286,8 @@ def _select(scores_of, parts, may_use, n_rounds, costs=None, budget=np.inf):
             key[member] += 1
             considered.setdefault(tuple(key), []).append((bag, member))
         for key, places in considered.items():
-            mean = sum(count * part for count, part in zip(key, parts) if count) / n
             bags, members = np.array(places).T
-            scores[bags, members] = scores_of(mean, bags)
+            scores[bags, members] = scores_of(key, bags)
         # A scorer may return NaN.
         scores = np.where(np.isnan(scores), -np.inf, scores)
         counts[every, scores.argmax(axis=1)] += 1

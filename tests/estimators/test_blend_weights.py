@@ -135,8 +135,27 @@ def test_weights_are_found_at_the_best_of_four_temperatures():
     counts = rng.integers(0, 3, 80)
     rows = np.repeat(np.arange(80), counts)
     copies = HeldOutLogLoss(codes[rows], [3], weight[rows], is_sharpened=True).for_weights
-    (found,) = search.scores(search.reduce(proba), (weight * counts)[None])
+    (found,) = search.scores(search.row_scores(search.reduce(proba)), (weight * counts)[None])
     assert found == pytest.approx(copies.score(copies.reduce(proba[rows])))
+
+
+@pytest.mark.parametrize("n_classes", [2, 7])
+def test_scores_of_bags_are_logarithms_of_sharpened_means(n_classes):
+    """Probabilities from 1e-20 to 1, and more rows than a block has."""
+    rng = np.random.default_rng(n_classes)
+    codes = rng.integers(0, n_classes, (150, 1))
+    search = HeldOutLogLoss(codes, [n_classes], np.ones(150), is_sharpened=True).for_weights
+    proba = rng.dirichlet([0.05] * n_classes, (3, 150))
+    parts = [search.reduce(part) for part in proba]
+    for counts in ((1, 0, 0), (0, 2, 3), (5, 1, 1)):
+        mean = np.average(proba, axis=0, weights=counts)
+        expected = []
+        for power in (1, 5 / 4, 3 / 2, 2):
+            sharp = mean**power / (mean**power).sum(axis=1, keepdims=True)
+            expected.append(np.log(np.maximum(sharp[np.arange(150), codes[:, 0]], 1e-3)))
+        found = search.scores_of_bag(parts, counts)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+        assert found.min() == pytest.approx(np.log(1e-3), rel=1e-14)
 
 
 def test_a_cautious_member_that_is_right_has_the_weight():

@@ -18,7 +18,7 @@ import hashlib, json, sys
 import numpy as np
 from forests import grow, grow_boosted, random_forest
 from skforest._kernels.base import direction
-from skforest._kernels.base.loss import LogLossKernel
+from skforest._kernels.base.loss import LogLossKernel, sharpened_scores
 from skforest._kernels.search.projection import BoxSampler, SparseSampler
 from skforest._tree import mean_of_bags, softmax
 from skforest.forest import Forest
@@ -66,6 +66,9 @@ for name, sampler in samplers.items():
 for n_classes in (3, 17):
     raw, label = 9 * rng.normal(size=(300, n_classes)), rng.integers(3, size=(300, 1))
     out[f"log loss {n_classes}"] = digest(*LogLossKernel(n_classes, 0.1).evaluate(raw, 1.0 * label))
+    chances = rng.dirichlet([0.3] * 300, (2, n_classes))
+    of_label = label[:, 0] * 1.0
+    out[f"sharpened {n_classes}"] = digest(sharpened_scores(chances, np.ones(2), of_label, 1e-9))
     derivative = rng.random((300, 2 * n_classes)) - np.repeat([0.5, 0.0], n_classes)
     mix = rng.normal(size=(n_classes, 2 if n_classes < 5 else 5)).astype(np.float32)
     tree, leaf, _ = grow_boosted(X, derivative, n_directions=9, mix=mix)
@@ -89,7 +92,7 @@ def test_the_simd_level_is_the_requested_one(probes):
 
 def test_all_levels_give_the_same_bits(probes):
     base = probes[0]
-    assert len(base) == 1 + 3 * 2 + 3 * 3 * 2 * 2 + 2 * 2
+    assert len(base) == 1 + 3 * 2 + 3 * 3 * 2 * 2 + 2 * 3
     assert len(set(map(str, base.values()))) == len(base)
     for asked, found in enumerate(probes):
         different = [key for key in base if key != "level" and found[key] != base[key]]

@@ -22,13 +22,20 @@ Python's: `training/losses/`.
 """
 
 from libc.math cimport exp, expm1, fabs, log1p
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uintptr_t
 
 import numpy as np
 
 cdef extern from "base/log_loss.h" nogil:
+    enum:
+        SKF_TEMPERATURES
+
     void skf_log_losses(
         const double*, const double*, int64_t, int64_t, double, double*, double*
+    )
+    void skf_sharpened_scores(
+        const double* const*, const double*, int64_t, int64_t, int64_t, const double*, double,
+        double*
     )
 
 cdef enum:
@@ -357,3 +364,26 @@ cdef class CallbackKernel(LossKernel):
             losses, found = self.evaluate(f, target)
             np.asarray(<double[:size]> slopes)[:] = found.ravel()
             return losses.sum()
+
+
+def sharpened_scores(parts, const double[::1] share, const double[::1] label, double least):
+    """Return logarithms of the probabilities of labels in a blend, at several temperatures.
+
+    parts : float64 arrays of shape (n_classes, n_rows), probabilities; share : of each part;
+    label : class numbers; least : the least probability of a label.
+    Returns float64 of shape (4, n_rows), for the temperatures 1, 4/5, 2/3 and 1/2.
+    """
+    cdef const double[:, ::1] part
+    cdef int64_t m, n_parts = len(parts), n_classes = 0, n = label.shape[0]
+    cdef uintptr_t[::1] place = np.empty(n_parts, dtype=np.uintp)
+    scores = np.empty((SKF_TEMPERATURES, n))
+    cdef double[:, ::1] score = scores
+    for m in range(n_parts):
+        part = parts[m]
+        place[m], n_classes = <uintptr_t>&part[0, 0], part.shape[0]
+    with nogil:
+        skf_sharpened_scores(
+            <const double* const*>&place[0], &share[0], n_parts, n_classes, n, &label[0], least,
+            &score[0, 0]
+        )
+    return scores
