@@ -10,7 +10,7 @@ from makers import KERNEL_LOSSES as LOSSES
 from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError, assert_same_trees, made
 from makers import kernel_targets as targets_for
 from makers import quick_hinge as quick
-from skforest._kernels.base.loss import LogLossKernel
+from skforest._kernels.base.loss import BinaryLogLossKernel, LogLossKernel
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics import d2_tweedie_score, log_loss
@@ -190,6 +190,11 @@ def test_log_loss_is_right_to_the_last_places(n_classes):
     np.testing.assert_allclose(slope[label], (chance[label] - 1).astype(float), atol=1e-15)
     expected = np.log(power.sum(axis=1)) + raw.max(axis=1) - raw[label]
     np.testing.assert_allclose(loss, expected.astype(float), rtol=1e-14, atol=1e-15)
+    if n_classes == 2:
+        odds = raw[:, 1:] - raw[:, :1]
+        found = BinaryLogLossKernel().evaluate(odds, y[:, None].astype(float))
+        np.testing.assert_allclose(found[0], loss, rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(found[1], slope[:, 1:], rtol=1e-12, atol=1e-15)
 
 
 def test_log_loss_of_huge_responses_is_finite():

@@ -106,6 +106,24 @@ SKF_KERNEL(skf_log_losses,
     }
 }
 
+/* The same for two classes, y = 0 or 1; raw is the log odds of 1. */
+SKF_KERNEL(skf_binary_log_losses,
+           (const double *SKF_RESTRICT raw, const double *y, int64_t n,
+            double *SKF_RESTRICT loss, double *SKF_RESTRICT slope),
+           (raw, y, n, loss, slope))
+{
+    for (int64_t i = 0; i < n; i++)
+        slope[i] = -fabs(raw[i]);
+    skf_exponentials(slope, n);
+    for (int64_t i = 0; i < n; i++)
+        loss[i] = 1 + slope[i];
+    skf_logarithms(loss, n);
+    for (int64_t i = 0; i < n; i++) {
+        slope[i] = (raw[i] > 0 ? 1 : slope[i]) / (1 + slope[i]) - y[i];
+        loss[i] += (raw[i] > 0 ? raw[i] : 0) - y[i] * raw[i];
+    }
+}
+
 #define SKF_TEMPERATURES 4
 #define SKF_BLENDED 64 /* rows of a block */
 

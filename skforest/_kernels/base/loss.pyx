@@ -21,7 +21,7 @@ constants, links and checks of targets are
 Python's: `training/losses/`.
 """
 
-from libc.math cimport exp, expm1, fabs, log1p
+from libc.math cimport exp, expm1, fabs
 from libc.stdint cimport int64_t, uintptr_t
 
 import numpy as np
@@ -32,6 +32,9 @@ cdef extern from "base/log_loss.h" nogil:
 
     void skf_log_losses(
         const double*, const double*, int64_t, int64_t, double, double*, double*
+    )
+    void skf_binary_log_losses(
+        const double*, const double*, int64_t, double*, double*
     )
     void skf_sharpened_scores(
         const double* const*, const double*, int64_t, int64_t, int64_t, const double*, double,
@@ -126,6 +129,8 @@ cdef class LossKernel:
 
     def evaluate(self, const double[:, ::1] raw, const double[:, ::1] y):
         """Return losses of rows, and derivatives by `raw`; class numbers are (n_rows, 1)."""
+        if raw.shape[1] != self.n_outputs or y.shape[1] != self.n_columns:
+            raise ValueError(f"got {raw.shape[1]} outputs and {y.shape[1]} columns of targets")
         losses = np.zeros(raw.shape[0])
         slopes = np.zeros((raw.shape[0], raw.shape[1]))
         cdef double[::1] loss = losses
@@ -328,16 +333,16 @@ cdef class TweedieKernel(SumKernel):
             curvature[k] = exp((2 - r) * raw[k])
 
 
-cdef class BinaryLogLossKernel(SumKernel):
+cdef class BinaryLogLossKernel(LossKernel):
     """Negative log-likelihood of the classes 0 and 1; raw is their log odds."""
 
     def __init__(self, n_classes=2):
         super().__init__(n_classes - 1)
 
-    cdef double output(self, double raw, double y, double* slope) noexcept nogil:
-        cdef double small = exp(-fabs(raw))
-        slope[0] = (1 / (1 + small) if raw > 0 else small / (1 + small)) - y
-        return log1p(small) + max(raw, 0.0) - y * raw
+    cdef void block(
+        self, const double* raw, const double* y, int64_t n, double* losses, double* slopes
+    ) noexcept nogil:
+        skf_binary_log_losses(raw, y, n, losses, slopes)  # there is one output
 
     cdef void curve(
         self, const double* raw, const double* y, const double* slope, double* curvature
