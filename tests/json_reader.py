@@ -23,7 +23,8 @@ def input_value(column, x):
     levels = column["levels"]
     if is_missing(x):
         return len(levels)
-    x = x if isinstance(x, str) else float(x)
+    if not isinstance(x, str):
+        x = str(x) if isinstance(x, int) and abs(x) > 2**53 else float(x)
     return levels.index(x) if x in levels else len(levels) + 1
 
 

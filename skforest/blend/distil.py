@@ -151,7 +151,7 @@ def distil(estimator, X, *, n_estimators="auto", random_state=None):
     imitation.classes_ = classes[0]
     fitted = vars(imitation.fit(table, response))
     student = ObliqueBoostingClassifier(**student)
-    apart = imitation.get_params(deep=False).keys() | {"_is_1d", "_quantiles"}
+    apart = imitation.get_params(deep=False).keys() | {"_is_1d", "_quantiles", "_fitted_loss"}
     vars(student).update({name: fitted[name] for name in fitted if name not in apart})
     student.n_classes_, student.n_outputs_ = len(classes[0]), 1
     return student

@@ -3,6 +3,7 @@
 from sklearn.utils import get_tags
 
 from .._docs import with_texts
+from .leaderboard import BLEND, CONSTANT, FOREST
 
 
 def is_estimator(value):
@@ -68,8 +69,9 @@ class MemberParameters:
 
 
 def check_names(members, parameters):
-    """Raise ValueError if the parameters of a member cannot be set because of its name.
+    """Raise ValueError if a member cannot have its name.
 
+    The parameters of the member could not be set, or the leaderboard has another row of that name.
     `members` is the parameter of a blend; `parameters` has the names of all its parameters.
     """
     entries = members if isinstance(members, (list, tuple)) else ()
@@ -78,3 +80,7 @@ def check_names(members, parameters):
             raise ValueError(f"members contains the name {name!r}, which is also a parameter")
         if isinstance(name, str) and "__" in name:
             raise ValueError(f"members contains the name {name!r}, which must not contain '__'")
+        if name in (BLEND, CONSTANT, FOREST):
+            raise ValueError(
+                f"members contains the name {name!r}, that of another row of the leaderboard"
+            )

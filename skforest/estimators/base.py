@@ -137,7 +137,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         with self._unchanged_on_error():
             start = time.perf_counter()
             limit = TimeLimit.of(self.time_limit, start)
+            prior_ratio = None  # of the last fit
             if self.warm_start and hasattr(self, "forest_"):
+                prior_ratio = self.forest_.prior_ratio
                 self.forest_ = with_prior_ratio(self.forest_, None)  # as trees are trained
             request = self._request(sample_weight=sample_weight, limit=limit, tasks=tasks, **given)
             data = self._read_training_set(X, y, request)
@@ -154,7 +156,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 self._store(forest, settings, trained.records, members[0])
                 self._finish_fit(method, data, trained)
             else:
-                self._forget_held_out()  # `prior` may be another one
+                if request.prior_ratio != prior_ratio:
+                    self._forget_held_out()
                 self.forest_ = with_prior_ratio(self.forest_, request.prior_ratio)
             self._training_seconds = time.perf_counter() - start
             if tasks is not None:

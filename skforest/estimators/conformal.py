@@ -13,6 +13,7 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import with_texts
+from ..forest.storage import GATES
 
 MOST = 1000  # scores that are kept of an output; with more rows, every score is kept only near 0
 ROUNDING = 1e-9  # of numbers of rows
@@ -64,7 +65,9 @@ class ConformalMixin:
     def _keep(self, count, scores, errors=()):
         """Keep pairs of scores and weights of the held-out rows, and their typical errors."""
         kept = [largest_scores(*pair) for pair in scores]
-        self._held_out = {"n_rows": float(count.sum()), "scores": kept, "errors": list(errors)}
+        gate = self._routing_forest.gate if hasattr(self, "forest_") else None
+        self._held_out = {"n_rows": float(count.sum()), "gate": gate}
+        self._held_out |= {"scores": kept, "errors": list(errors)}
 
     def _check_held_out(self):
         """Raise ValueError unless what a file has for `_keep` may come from it."""
@@ -75,6 +78,7 @@ class ConformalMixin:
         if (
             [len(held_out["scores"]), len(held_out["errors"])] != [n_scores, n_errors]
             or type(held_out["n_rows"]) is not float
+            or held_out.get("gate") not in (None, *GATES)
             or any(pair.dtype != np.float64 or pair.ndim != 2 for pair in pairs)
             or any(len(pair) != 2 or not pair.size for pair in pairs)
         ):
@@ -85,13 +89,14 @@ class ConformalMixin:
         check_is_fitted(self)
         if not (isinstance(alpha, Real) and 0 < alpha < 1):
             raise ValueError(f"alpha={alpha!r} must be a number in (0, 1)")
-        held_out, forest = vars(self).get("_held_out"), getattr(self, "forest_", None)
+        held_out = vars(self).get("_held_out")
         if held_out is None:
             raise ValueError(
                 f"{method} needs predictions of held-out rows: {self._holds_out_with}use a blend "
                 "with this estimator as its only member"
             )
-        if forest is not None and forest.gate != self._routing_forest.gate:
+        gate = held_out.get("gate")
+        if gate is not None and gate != self._routing_forest.gate:
             raise ValueError(f"{method} needs the routing of fit, not routing={self.routing!r}")
         n_rows = held_out["n_rows"]
         allowed = alpha * (n_rows + 1) - 1 + ROUNDING

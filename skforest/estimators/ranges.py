@@ -1,5 +1,6 @@
 """Ranges of parameters that are worth searching, for each kind of estimator."""
 
+import numpy as np
 from scipy.stats import loguniform, randint, uniform
 
 from .unwrap import refusal
@@ -40,7 +41,7 @@ RANGES = {
         "procedure__learning_rate": loguniform(0.001, 0.1),
     },
 }
-ON_IMAGES = {"procedure__max_patch": randint(2, 9)}  # of manifold forests
+LARGEST_PATCH = 8  # of manifold forests
 
 
 def param_distributions(estimator, prefix=""):
@@ -102,5 +103,8 @@ def param_distributions(estimator, prefix=""):
         raise refusal(estimator, needed="a forest, a tree or boosting of skforest")
     ranges = RANGES[name]
     if name == "ManifoldForest" and getattr(estimator, "_layout", None) is not None:
-        ranges = ranges | ON_IMAGES
+        shape = () if estimator.feature_shape is None else np.ravel(estimator.feature_shape)
+        most = min([LARGEST_PATCH, *map(int, shape)])
+        if most > 2:
+            ranges = ranges | {"procedure__max_patch": randint(2, most + 1)}
     return {prefix + key: values for key, values in ranges.items()}

@@ -207,10 +207,10 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             )
         factor = np.ones(len(data))
         for k, (column, classes) in enumerate(zip(codes.T, self._every_classes)):
-            if given == "balanced":
+            own = given[k] if isinstance(given, list) else given
+            if own == "balanced":
                 of_class = balancing_factor(column, data.weight, len(classes))
             else:
-                own = given[k] if isinstance(given, list) else given
                 of_class = self._given_factor(own, column, classes)
             factor *= of_class[column]
         weight = data.weight * factor
@@ -475,7 +475,7 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
 
     def _set_target(self, data, is_warm_start):
         """The target in the units of the loss: deviations from a baseline."""
-        loss = self._make_loss()
+        loss, self._fitted_loss = self._make_loss(), getattr(self, "loss", None)
         is_calibrated = self._calibrates_quantiles and loss.quantile is not None
         keeps_baseline = is_warm_start and not is_calibrated
         baseline = self.forest_.baseline if keeps_baseline else None
@@ -521,26 +521,26 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
         """Targets from the response of the forest."""
         linked = self._linked(response)
         if self._has_own_link and (np.isfinite(response) & ~np.isfinite(linked)).any():
-            raise ValueError(
-                f"{type(self.loss).__name__}.inverse_link returned infinite or missing numbers"
-            )
+            name = type(self._own_link).__name__
+            raise ValueError(f"{name}.inverse_link returned infinite or missing numbers")
         return linked[:, 0] if self._is_1d else linked
 
     @property
+    def _own_link(self):
+        return vars(self).get("_fitted_loss", getattr(self, "loss", None))  # `loss` may change
+
+    @property
     def _has_own_link(self):
-        loss = getattr(self, "loss", None)
-        return isinstance(loss, Loss) and loss._has_link
+        return isinstance(self._own_link, Loss) and self._own_link._has_link
 
     def _linked(self, response):
         """Predictions from the response of the forest, with an axis even for a single output."""
         if not self._has_own_link:
             return response
-        linked = np.asarray(self.loss.inverse_link(response))
+        own, linked = self._own_link, np.asarray(self._own_link.inverse_link(response))
         if linked.shape != response.shape:
-            raise ValueError(
-                f"{type(self.loss).__name__}.inverse_link returned shape {linked.shape}, expected "
-                f"{response.shape}"
-            )
+            shapes = f"shape {linked.shape}, expected {response.shape}"
+            raise ValueError(f"{type(own).__name__}.inverse_link returned {shapes}")
         return linked
 
     def predictor(self):

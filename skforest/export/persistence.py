@@ -272,7 +272,7 @@ def _parts_of_blend(blend, others):
     forests, rest = [], {}
     for name, model in blend.members_.items():
         if is_forest(model):
-            forests.append((model.forest_, {"name": name, **_header_of(model, others)}))
+            forests.append((forest_of(model), {"name": name, **_header_of(model, others)}))
         else:
             rest[name] = others.add(model)
     extra = _header_of(blend, others)
@@ -298,8 +298,8 @@ def load(path, *, mmap_mode=None, trusted=()):
     {reads}
     trusted : list of str, default=()
         For blends with members of other packages, names of types that skops may make in addition
-        to those of skforest, scikit-learn, NumPy and SciPy and others that skops knows to be
-        harmless.
+        to those of skforest and those that skops knows to be harmless, which are most of
+        scikit-learn (without its trees), NumPy and SciPy.
 
     Returns
     -------
@@ -513,7 +513,8 @@ def skops_types():
     """Names of the types that a skops file of a fitted estimator of skforest may contain.
 
     Pass them to `skops.io.load` as trusted types; it refuses to create types that it does not
-    know.
+    know. After `partial_fit`, or with ``warm_start=True``, dump :func:`slim` of the estimator,
+    because skops cannot restore what is needed to continue.
 
     Returns
     -------

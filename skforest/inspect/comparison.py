@@ -64,10 +64,11 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     Raises
     ------
     ValueError
-        If there is no model, if classifiers and regressors are mixed, if lengths differ, if `y`
-        has missing values or labels that a model does not know, if `X_train` is given without
-        `y_train` or the other way round, if there are too few rows for five folds, or if a metric
-        is unknown or does not fit. All of this is checked before anything is predicted.
+        If there is no model, or one with the name of a baseline, if classifiers and regressors
+        are mixed, if lengths differ, if `y` has missing values or labels that a model does not
+        know, if `X_train` is given without `y_train` or the other way round, if there are too few
+        rows for five folds, or if a metric is unknown or does not fit. All of this is checked
+        before anything is predicted.
 
     See Also
     --------
@@ -107,6 +108,9 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
         metrics = [metrics] if isinstance(metrics, str) else list(metrics)
         _check_metrics(metrics, y, sample_weight, next(iter(known.values())), is_class)
     y_train = check_baseline_rows(is_class, y, X_train, y_train)
+    for name in models:
+        if name in baseline_names(X_train):
+            raise ValueError(f"models has the name {name!r}, which is that of a baseline")
     found = {name: Predicted.of(model, X) for name, model in models.items()}
     found |= baselines(is_class, X, y, X_train, y_train)
     rows = {}
@@ -182,7 +186,7 @@ def checked_target(y, is_class, known, name="y"):
             raise ValueError(f"{name} has {np.shape(y)[1]} outputs; this function takes one")
         check_labels(y, name)
         y = column_or_1d(np.asarray(y), warn=True)
-    y = np.asarray(y)
+    y = one_column(np.asarray(y))
     assert_all_finite(y, allow_nan=False, input_name=name)
     for model, labels in known.items() if is_class else ():
         if labels is not None and (unknown := set(y.tolist()) - set(np.asarray(labels).tolist())):
@@ -191,6 +195,11 @@ def checked_target(y, is_class, known, name="y"):
                 f"{list(labels)}"
             )
     return y
+
+
+def one_column(y):
+    """Targets or predictions, of shape (n_rows,) if they have one output."""
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
 class Predicted(BaseEstimator):
@@ -213,11 +222,11 @@ class Predicted(BaseEstimator):
             seconds.append(time.perf_counter() - start)
             if seconds[0] > 1:
                 break
-        us = 1e6 * min(seconds) / len(labels)
+        labels, us = one_column(np.asarray(labels)), 1e6 * min(seconds) / len(labels)
         if not is_classifier(model):
-            return PredictedNumbers(np.asarray(labels), predict_us=us)
+            return PredictedNumbers(labels, predict_us=us)
         proba = np.asarray(model.predict_proba(X)) if hasattr(model, "predict_proba") else None
-        return PredictedClasses(np.asarray(labels), proba, model.classes_, us)
+        return PredictedClasses(labels, proba, model.classes_, us)
 
     def fit(self, X, y=None):
         """Do nothing."""
@@ -259,6 +268,12 @@ def check_baseline_rows(is_class, y, X_train, y_train, name="y"):
         )
 
 
+def baseline_names(X_train):
+    """Return the names of the random forest and of the constant."""
+    cut = "" if X_train is not None else f", {N_FOLDS} folds"
+    return FOREST + cut, CONSTANT + cut
+
+
 def baselines(is_class, X, y, X_train=None, y_train=None):
     """Predictions of a constant and a random forest, by name.
 
@@ -273,13 +288,12 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
         X, X_train = (
             None if one is None else np.reshape(one, (len(one), -1)) for one in (X, X_train)
         )
-    models, found = {FOREST: forest, CONSTANT: dummy}, {}
+    models, found = dict(zip(baseline_names(X_train), (forest, dummy))), {}
     with warnings.catch_warnings():  # about columns; the models themselves gave them, too
         warnings.simplefilter("ignore", UserWarning)
         if X_train is not None:
             return {name: Predicted.of(m.fit(X_train, y_train), X) for name, m in models.items()}
         for name, model in models.items():
-            name = f"{name}, {N_FOLDS} folds"
             if not is_class:
                 found[name] = PredictedNumbers(cross_val_predict(model, X, y, cv=N_FOLDS))
                 continue

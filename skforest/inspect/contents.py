@@ -237,7 +237,7 @@ def _set_text(names, most):
 
 
 def forest_of(estimator):
-    """Forest of an estimator, also in searches and pipelines; a Forest is returned as it is."""
+    """Forest by which an estimator predicts, also in searches and pipelines; a Forest as it is."""
     if isinstance(estimator, Forest):
         return estimator
     estimator = unwrapped(estimator).estimator
@@ -254,7 +254,7 @@ def forest_of(estimator):
         )
     if not isinstance(forest, Forest):
         raise refusal(estimator)
-    return forest
+    return estimator._routing_forest
 
 
 def refuse_networks(estimator):

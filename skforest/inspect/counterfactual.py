@@ -14,6 +14,7 @@ from ..estimators.unwrap import unwrapped
 from ..table.dates import dated, days_of
 from ..table.frames import CATEGORY, DATE, as_frame, as_level, read_table, table_of_matrix
 from ..table.matrix import usual_range, value_range
+from .comparison import one_column
 from .contents import column_numbers
 
 N_STEPS = 32  # points of a segment that are predicted together
@@ -147,13 +148,18 @@ def counterfactual(
         estimator = whole.estimator
     rows = _Rows(estimator, x, background)
     rows.restrict(vary, fixed, limits)
-    before, predictions = estimator.predict(rows.x), estimator.predict(background)
-    if predictions.ndim > 1:
-        raise ValueError("estimator has several outputs; an estimator of one output is needed")
+
+    def predict(X):
+        found = one_column(estimator.predict(X))
+        if found.ndim > 1:
+            raise ValueError("estimator has several outputs; an estimator of one output is needed")
+        return found
+
+    before, predictions = predict(rows.x), predict(background)
     is_wanted = _condition(estimator, target, before[0])
 
     def is_changed(*mixture):
-        return is_wanted(estimator.predict(rows.mixtures(*mixture)[0]))
+        return is_wanted(predict(rows.mixtures(*mixture)[0]))
 
     found, left_out = {}, [frozenset()]
     for number, columns in enumerate(left_out):
@@ -409,7 +415,7 @@ class _Rows:
         changed = np.flatnonzero(self.differences(codes)[0])
         return Counterfactual(
             row=row[0] if isinstance(row, np.ndarray) else row,
-            prediction=estimator.predict(row)[0],
+            prediction=one_column(estimator.predict(row))[0],
             distance=float(self.distances(codes)[0]),
             changes={self.names[j]: (self.entry(self.x, j), self.entry(row, j)) for j in changed},
         )

@@ -340,8 +340,8 @@ def _part(part, units, classes):
     """A part of a prediction, as a part of a game."""
     if not part.is_forest or hasattr(part.model, "networks_"):  # columns of X are no features
         return _OtherPart(part, classes)
-    if units == "response" and part.model._has_own_link:
-        raise TypeError(f"{part.what} has a loss with an inverse_link, which is not explained")
+    if units == "response" and part.model._has_own_link:  # in Python
+        return _OtherPart(part, classes)
     return _ForestPart(part.model, part.uncorrected(part.model._routing_forest), part.weight)
 
 
@@ -389,7 +389,7 @@ class _ForestPart:
 
 
 class _OtherPart:
-    """A model that reads tables: of another package, or a tree of networks."""
+    """A model that reads tables: of another package, a tree of networks, or with an own link."""
 
     is_additive, is_proba = False, True
 

@@ -46,7 +46,7 @@ class _RowMean:
         return total.max(axis=1) / weight.sum(axis=1)
 
     def scores_of_bag(self, parts, counts):
-        """Return the scores of the rows for a bag of parts; `counts` says how often it has each."""
+        """Return the scores of the rows for a bag that has each part as often as `counts` says."""
         return self.row_scores(_mean(parts, counts))
 
 

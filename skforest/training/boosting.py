@@ -238,14 +238,18 @@ class BoostingMethod(Method):
         else:
             # Quantiles that are calibrated on unseen rows would be too far out with other leaves.
             learns &= calibration is None or calibration.takes_training_rows
-        known_first, known_last = self.known.get(seed, (None, None))
+        known_first, known_again = self.known.get(seed, (None, None))
+        # Without a second training, the trees that the bag kept are from the first one.
+        is_known_again = known_first is not None
+        if not (learns and is_known_again):
+            known_first, known_again = known_again, None
         n_threads = thread_count(self.n_jobs) // max(self.n_members, sample.n_folds)
         train = partial(self._train_rounds, seed=seed, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, sample.weight)
         start = time.perf_counter()
-        known = known_first if learns else known_last
         part = "first", sample
-        training = train(*part, self.settings, weight, held_out, control=control, known=known)
+        given = {"control": control, "known": known_first}
+        training = train(*part, self.settings, weight, held_out, **given)
         forest = self.packed(training, sample)
         record = {"validation_scores_": np.array(training.scores)} | self._record(training)
         record["held_out"] = np.flatnonzero(held_out)
@@ -261,8 +265,9 @@ class BoostingMethod(Method):
             growth = len(sample) / np.count_nonzero(weight)
             again = replace(self.settings, n_rounds=math.ceil(len(training.trees) * growth))
             needed = again.n_rounds * growth * seconds / max(len(training.losses) - 1, 1)
-        if control.limit is not None and control.limit.left() < needed:
-            return forest, record | self._record(training, first)
+        # What the last fit had done is never lost.
+        if not is_known_again and control.limit is not None and control.limit.left() < needed:
+            return forest, record | self._record(training)
         record["before"] = forest
         if sample.fold is not None:
             training = LeafRefit(training, forest, weight + held_out).run()
@@ -270,7 +275,7 @@ class BoostingMethod(Method):
             control = control.labelled("training again on all rows")
             rows = sample.weight, np.zeros(len(sample))
             part = "again", sample
-            training = train(*part, again, *rows, control=control, known=known_last)
+            training = train(*part, again, *rows, control=control, known=known_again)
         return self.packed(training, sample), record | self._record(training, first)
 
     def _record(self, training, first=None):
@@ -324,7 +329,7 @@ class BoostingMethod(Method):
     def _calibration_parts(self, forest, trained):
         """Return the rows for the calibration, see `calibration_part`.
 
-        A calibration may use training rows if at most one bag has held out rows.
+        A calibration may use training rows if at most one bag has held out rows of X.
         """
         calibration, data = self.settings.loss.calibration, trained.data
         if calibration is None:
@@ -332,7 +337,7 @@ class BoostingMethod(Method):
         unseen = dict(record["unseen"] for record in trained.records if "unseen" in record)
         parts = [unseen[seed] for seed in sorted(unseen)]  # a fixed order of additions
         if data.left_out_weight is not None:  # all bags leave out the same rows
-            parts = [calibration_part(forest, data, data.left_out_weight)]
+            return [calibration_part(forest, data, data.left_out_weight)]
         if calibration.takes_training_rows and len(parts) < 2:
             if len(trained.members) == 1:
                 data = data.without_fold(trained.members[0])

@@ -76,27 +76,31 @@ class HingeMethod(Method):
     # ------------------------------------------------------------------------ shared by all bags
 
     def prepared(self, data, members, request):
-        """Compute units of features, and hold out rows from all bags or from the first one."""
+        """Compute units of features, and hold out rows from all bags or from the first new one."""
         method, is_kept_apart = copy(self), None
         if self.loss.quantile is not None and data.validation is None:
             if not self.sampling.bootstrap:
                 data, _ = data.in_copies()
             is_kept_apart = self.held_out(data)
-        elif not members[0] and self._may_find_temperature(data):
+        elif self._may_find_temperature(data, members[0]):
             data, _ = data.in_copies()
             mask = self.held_out(data)
             if mask.any():
-                data = data.with_folds(np.where(mask, 0, -1), self.settings.n_bags)
+                data = data.with_folds(np.where(mask, members[0], -1), self.settings.n_bags)
                 method.finds_temperature = True
         source = self.input(data, self.emphasis(data))
         method.source = replace(source, is_kept_apart=is_kept_apart)
         return data, method
 
-    def _may_find_temperature(self, data):
-        """Return whether there are several bags and enough rows, and none are left out yet."""
+    def _may_find_temperature(self, data, n_before):
+        """Return whether there are several bags and enough rows, and none are left out yet.
+
+        A warm start keeps a temperature; after a single bag, there is none.
+        """
         settings = self.settings
         is_wanted = settings.calibrate and settings.n_bags > 1 and data.fold is None
-        return is_wanted and len(data) >= MIN_ROWS
+        is_first = n_before == 0 or (n_before == 1 and settings.temperature == 1)
+        return is_wanted and is_first and len(data) >= MIN_ROWS
 
     def held_out(self, data):
         """Return a mask of the rows that calibrate the forest, the same in every call."""
@@ -130,7 +134,7 @@ class HingeMethod(Method):
     # -------------------------------------------------------------------------------- one bag
 
     def train(self, sample, seed, control):
-        """Train one bag; the first bag may record the temperature of all bags."""
+        """Train one bag; the first new bag may record the temperature of all bags."""
         source, rows = self.source, np.arange(len(sample))
         if self.settings.validation_fraction:
             copies, rows = sample.in_copies()
@@ -176,12 +180,10 @@ class HingeMethod(Method):
 
     def finish(self, trained, before=None):
         """Join all bags, and divide leaves by the temperature or shift quantiles."""
-        forest = self.joined(trained.forests, consume=True)
         temperature = temperature_of(trained.records, self.settings)
-        if temperature != 1:
-            value = (forest.value / temperature).astype(np.float32)
-            forest = forest.replaced(forest.arrays | {"value": value})
+        forest = divided_by(temperature, self.joined(trained.forests, consume=True))
         if before is not None:
+            before = divided_by(temperature / self.settings.temperature, before)
             forest = self.joined([forest], before, consume=True)
         level = self.loss.quantile
         if level is None:
@@ -212,8 +214,16 @@ def found_temperature(bag, data):
     return of_bag**TEMPERATURE_POWER
 
 
+def divided_by(temperature, forest):
+    """Return a forest whose leaves are divided by a temperature."""
+    if temperature == 1:
+        return forest
+    value = (forest.value / temperature).astype(np.float32)
+    return forest.replaced(forest.arrays | {"value": value})
+
+
 def temperature_of(records, settings):
-    """Return the temperature in records; bags of a warm start use that of the first fit."""
+    """Return the temperature in records; bags of a warm start use that of the last fit."""
     return records[0].get("temperature", settings.temperature)
 
 

@@ -428,7 +428,7 @@ def test_means_of_0_have_no_ratio():
 
 
 def test_rows_for_the_calibration(monkeypatch):
-    """Those that bags held out; training rows if at most one bag has held out rows."""
+    """Those that no bag trained on; training rows if at most one bag has held out rows of X."""
     monkeypatch.setattr(training_module, "calibration_part", lambda forest, data, weight: weight)
 
     class Rows(SimpleNamespace):
@@ -451,4 +451,17 @@ def test_rows_for_the_calibration(monkeypatch):
     assert parts(True, two[:1], n_members=1) == ["without fold 4"]
     assert parts(True, [None, None]) == ["all rows"] and parts(False, [None, None]) == []
     assert parts(False, [None], "given rows") == ["given rows"]
-    assert parts(True, [None, None], "given rows") == ["all rows"]
+    assert parts(True, [None, None], "given rows") == ["given rows"]
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
+def test_means_of_given_rows_are_right(loss, n_bags):
+    """No bag trains on `X_val`, so its rows tell by how much predictions of new rows are wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = rng.poisson(np.exp(X[:, 0] + X[:, 1] * X[:, 2])) + (loss == "gamma") * 1.0
+    model = quick(ObliqueBoostingRegressor, loss=loss, n_bags=n_bags, early_stopping="auto")
+    model.fit(X[:150], y[:150], X_val=X[150:], y_val=y[150:])
+    assert model.predict(X[150:]).mean() == pytest.approx(y[150:].mean(), rel=1e-5)
+    assert model.predict(X[:150]).mean() != pytest.approx(y[:150].mean(), rel=0.01)

@@ -115,7 +115,7 @@ def test_losses_of_the_user_train(tmp_path):
 
 
 def test_links_of_user_losses_are_applied_everywhere_or_refused():
-    """Blends average predictions; exports and explanations of predictions are refused."""
+    """Blends average predictions, which are explained; exports are refused."""
     X = np.random.default_rng(0).normal(size=(120, 4))
     y = np.exp(X[:, 0]) + X[:, 1] ** 2
     model = ObliqueBoostingRegressor(30, loss=OwnPoisson(), n_bags=1, random_state=0)
@@ -132,12 +132,12 @@ def test_links_of_user_losses_are_applied_everywhere_or_refused():
     values = skforest.shapley_values(model, rows[:2], rows[:9])
     raw = np.log(model.predict(rows[:2]))
     np.testing.assert_allclose(values.base_values + values.values.sum(1), raw, atol=1e-6)
-    for function in (
-        skforest.to_c,
-        skforest.to_dict,
-        lambda model: skforest.shapley_values(model, rows[:2], units="response"),
-        lambda model: skforest.shapley_values(blend, rows[:2]),
-    ):
+    for one in (model, blend):  # by their predictions
+        values = skforest.shapley_values(one, rows[:2], rows[:9], "response", random_state=0)
+        sums = values.base_values + values.values.sum(axis=1)
+        np.testing.assert_allclose(values.base_values, one.predict(rows[:9]).mean(), rtol=1e-6)
+        np.testing.assert_allclose(sums, one.predict(rows[:2]), rtol=1e-6)
+    for function in (skforest.to_c, skforest.to_dict):
         with pytest.raises((TypeError, ValueError), match="loss|its forest alone"):
             function(model)
 
@@ -201,3 +201,14 @@ def test_boosting_needs_second_derivatives():
     one = np.ones(len(y))  # nothing to learn
     model = quick(ObliqueBoostingRegressor, loss=Straight()).fit(X, one)
     assert (model.predict(X) == 1).all()
+
+
+@pytest.mark.parametrize("new", ["poisson", "squared_error"])
+def test_a_loss_that_is_set_after_fit_changes_no_prediction(new):
+    X, _ = rows_of(ObliqueBoostingRegressor)
+    y = np.exp(X[:, 0])
+    model = quick(ObliqueBoostingRegressor, loss=OwnPoisson()).fit(X, y)
+    before = model.predict(X)
+    assert (model.set_params(loss=new).predict(X) == before).all()
+    before = model.fit(X, y).predict(X)
+    assert (model.set_params(loss=OwnPoisson()).predict(X) == before).all()

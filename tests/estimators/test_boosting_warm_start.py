@@ -260,3 +260,36 @@ def test_a_bag_that_is_cut_short_is_not_trained_again():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.set_params(n_estimators=1).fit(X, y)
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_a_limit_keeps_what_bags_had_learned_from_held_out_rows(n_bags):
+    """A single bag had been trained again on all rows, and several had new leaves."""
+    X, y = rows_of(ObliqueBoostingRegressor)
+    options = {"n_estimators": 30, "n_bags": n_bags, "linear_leaves": False, "linear_start": None}
+    model = quick(ObliqueBoostingRegressor, warm_start=True, early_stopping=True, **options)
+    before = model.fit(X, y).forest_
+    n_rounds = np.array(model.n_iter_)
+    with pytest.warns(UserWarning, match="time_limit=1e-09"):
+        model.set_params(n_estimators=60, time_limit=1e-9).fit(X, y)
+    assert (np.array(model.n_iter_) >= n_rounds).all()
+    # The same splits, with the values of leaves that all rows have.
+    found, known = (forest[: n_rounds[0]].compact() for forest in (model.forest_, before))
+    np.testing.assert_array_equal(found.child, known.child)
+    np.testing.assert_allclose(found.value, known.value, rtol=1e-5)
+    model.set_params(n_estimators=90, time_limit=None).fit(X, y)
+    at_once = quick(ObliqueBoostingRegressor, early_stopping=True, **options)
+    assert_same_trees(model, at_once.set_params(n_estimators=90).fit(X, y))
+
+
+@pytest.mark.parametrize("n_bags", [1, 3])
+def test_rounds_after_a_limit_that_left_no_time_for_held_out_rows(n_bags):
+    X, y = rows_of(ObliqueBoostingRegressor)
+    options = {"n_bags": n_bags, "linear_leaves": False, "linear_start": None}
+    options |= {"warm_start": True, "early_stopping": True}
+    model = quick(ObliqueBoostingRegressor, time_limit=1e-9, **options)
+    with pytest.warns(UserWarning, match="time_limit=1e-09"):
+        model.fit(X, y)
+    model = pickle.loads(pickle.dumps(model))
+    model.set_params(n_estimators=40, time_limit=None).fit(X, y)
+    assert_same_trees(model, quick(ObliqueBoostingRegressor, n_estimators=40, **options).fit(X, y))

@@ -321,6 +321,16 @@ def test_warm_start_with_as_many_trees_warns_and_keeps_them(estimator):
     np.testing.assert_array_equal(response(estimator, X), before)
 
 
+@pytest.mark.needs("bootstrap", "oob_score")
+def test_warm_start_with_as_many_trees_keeps_the_out_of_bag_score(estimator):
+    X, y = task(estimator)
+    estimator.set_params(warm_start=True, bootstrap=True, oob_score=True).fit(X, y)
+    before = estimator.oob_score_
+    with pytest.warns(UserWarning, match="without increasing n_estimators"):
+        estimator.fit(X, y)
+    assert estimator.oob_score_ == before
+
+
 @pytest.mark.needs("min_weight_fraction_leaf")
 def test_warm_start_refuses_other_data(estimator):
     X, y = task(estimator)

@@ -149,6 +149,24 @@ def test_more_bags_by_warm_start(cls):
         model.fit(X, y)
 
 
+def test_bags_that_are_added_to_a_single_one_find_the_temperature():
+    X, y = make_classification(400, 6, flip_y=0.3, random_state=0)
+    options = {"random_state": 0, "max_iter": 60, "warm_start": True}
+    model = RandomHingeForestClassifier(n_bags=1, **options).fit(X[:200], y[:200])
+    assert model.temperature_ == 1
+    before = model.forest_
+    model.set_params(n_bags=3).fit(X[:200], y[:200])
+    assert model.temperature_ > 1.5
+    value = model.forest_[: len(before)].compact().value
+    np.testing.assert_allclose(value, before.compact().value / model.temperature_, rtol=1e-6)
+    found = model.temperature_
+    model.set_params(n_bags=4).fit(X[:200], y[:200])
+    assert model.temperature_ == found
+    at_once = RandomHingeForestClassifier(n_bags=4, **options).fit(X[:200], y[:200])
+    losses = [log_loss(y[200:], one.predict_proba(X[200:])) for one in (model, at_once)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.1)
+
+
 @BOTH
 def test_auto_is_resolved_from_the_number_of_distinct_rows(cls):
     X, y = rows_of(cls)

@@ -320,7 +320,7 @@ def test_bad_alpha():
     assert coverage(widest, Y[TRAIN]) == 1
 
 
-def test_intervals_need_the_routing_of_fit():
+def test_intervals_need_the_routing_of_fit(tmp_path):
     model = skforest.E2EDecisionForestRegressor(
         8, max_depth=2, bootstrap=True, oob_score=True, random_state=0
     )
@@ -328,6 +328,12 @@ def test_intervals_need_the_routing_of_fit():
     assert model.predict_interval(X[:3]).shape == (3, 2)
     with pytest.raises(ValueError, match="routing of fit, not routing='soft'"):
         model.set_params(routing="soft").predict_interval(X[:3])
+    skforest.save(model, tmp_path / "model.skf")
+    loaded = skforest.load(tmp_path / "model.skf")
+    with pytest.raises(ValueError, match="routing of fit, not routing='soft'"):
+        loaded.predict_interval(X[:3])
+    found = loaded.set_params(routing="hard").predict_interval(X[:3])
+    np.testing.assert_array_equal(found, model.set_params(routing="hard").predict_interval(X[:3]))
 
 
 # -------------------------------------------------------------------------------------------- sets

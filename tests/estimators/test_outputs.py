@@ -140,6 +140,12 @@ def test_class_weights(cls):
     assert (other.predict(X)[:, 0] == 2).sum() > (light.predict(X)[:, 0] == 2).sum()
     for kind in ("balanced", "balanced_subsample"):
         assert cls(10, random_state=0, class_weight=kind).fit(X, y).predict(X).shape == y.shape
+    # An entry of the list may be what a single output may have; weights count, and copies of rows.
+    weight = np.arange(len(X)) % 3 + 1
+    model = cls(10, random_state=0, bootstrap=False)
+    balanced = clone(model).set_params(class_weight="balanced").fit(X, y, weight)
+    listed = clone(model).set_params(class_weight=["balanced"] * 3).fit(X, y, weight)
+    np.testing.assert_array_equal(listed.forest_.value, balanced.forest_.value)
     with pytest.raises(ValueError, match="list of dicts"):
         cls(10, class_weight={0: 1.0}).fit(X, y)
     with pytest.raises(ValueError, match="2 entries, y has 3 outputs"):

@@ -87,6 +87,12 @@ def test_ranges_know_patches_and_aliases():
     ranges = param_distributions(ManifoldForestClassifier(feature_shape=(8, 8)))
     low, high = ranges["procedure__max_patch"].support()
     assert (low, high) == (2, 8)
+    for shape, most in (((8, 8, 3), 3), ((4, 30), 4), (5, 5)):
+        ranges = param_distributions(ManifoldForestClassifier(feature_shape=shape))
+        assert ranges["procedure__max_patch"].support() == (2, most)
+    assert "procedure__max_patch" not in param_distributions(
+        ManifoldForestClassifier(feature_shape=(9, 2))
+    )
     assert "max_depth" in param_distributions(E2EDecisionForest())
     with pytest.raises(TypeError, match="BlendedForestClassifier"):
         param_distributions(BlendedForestClassifier())

@@ -1,5 +1,6 @@
 """Fitted models of tables: files, warm starts and streams, and the prediction of few rows."""
 
+import json
 import pickle
 import re
 import subprocess
@@ -9,6 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from json_reader import response as json_response
 from makers import N_ROWS as N
 from makers import assert_same_trees, response
 from makers import mixed_table as table
@@ -227,6 +229,11 @@ def test_few_rows_of_numbers_that_are_levels():
         found = [model.predict_proba(X[i : i + 2]) for i in range(0, N, 2)]
         np.testing.assert_array_equal(np.concatenate(found), expected)
     assert vars(model.forest_)["_cached_reader"].matrix(frame[:3]) is None  # it is that of polars
+    text = json.loads(json.dumps(skforest.to_dict(model)))
+    rows = json.loads(json.dumps(list(zip(*frame[:20].to_dict("list").values()))))
+    np.testing.assert_allclose(
+        [json_response(text, row) for row in rows], expected[:20], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

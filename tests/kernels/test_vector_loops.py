@@ -64,10 +64,10 @@ for name, sampler in samplers.items():
                 out[key] = digest(tree.child, tree.threshold, tree.direction, tree.gain,
                                   tree.value, tree.node_weight)
 for n_classes in (3, 17):
-    raw, label = 9 * rng.normal(size=(300, n_classes)), rng.integers(3, size=(300, 1))
-    out[f"log loss {n_classes}"] = digest(*LogLossKernel(n_classes, 0.1).evaluate(raw, 1.0 * label))
+    raw, label = 9 * rng.normal(size=(300, n_classes)), 1.0 * rng.integers(3, size=(300, 1))
+    out[f"log loss {n_classes}"] = digest(*LogLossKernel(n_classes, 0.1).evaluate(raw, label))
     chances = rng.dirichlet([0.3] * 300, (2, n_classes))
-    of_label = label[:, 0] * 1.0
+    of_label = label[:, 0].copy()
     out[f"sharpened {n_classes}"] = digest(sharpened_scores(chances, np.ones(2), of_label, 1e-9))
     derivative = rng.random((300, 2 * n_classes)) - np.repeat([0.5, 0.0], n_classes)
     mix = rng.normal(size=(n_classes, 2 if n_classes < 5 else 5)).astype(np.float32)

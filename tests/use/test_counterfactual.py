@@ -294,6 +294,11 @@ def test_bad_input():
     for x in (frame.iloc[0], frame.iloc[:2], frame.iloc[[0], 1:], renamed, X[0]):
         with pytest.raises(ValueError, match="x must"):
             counterfactual(of_frame, x, frame)
+    column = skforest.ManifoldForestRegressor(9, random_state=0).fit(X, y[:, None])
+    flat = skforest.ManifoldForestRegressor(9, random_state=0).fit(X, y)
+    below = flat.predict(X).min(), flat.predict(X[:1])[0] - 0.1
+    answers = [counterfactual(one, X[0], X, target=below) for one in (column, flat)]
+    assert repr(answers[0]) == repr(answers[1])
     several = skforest.ManifoldForestClassifier(2).fit(X, np.stack([y, y], axis=1))
     with pytest.raises(ValueError, match="several outputs"):
         counterfactual(several, X[0], X)

@@ -163,6 +163,11 @@ def test_leaderboard_refuses_what_it_cannot_compare(wine, blend, diabetes, boost
         leaderboard({"a": blend, "b": boosting}, X_test, y_test)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         leaderboard(blend, X_test, y_test[1:])
+    rows = {"X_train": X_test, "y_train": y_test}
+    for name, given in (("random forest", rows), ("constant", rows), ("constant, 5 folds", {})):
+        with pytest.raises(ValueError, match=f"'{name}', which is that of a baseline"):
+            leaderboard({"a": blend, name: blend}, X_test, y_test, **given)
+    assert "constant" in leaderboard({"constant": blend}, X_test, y_test)["accuracy"]
 
 
 def test_labels_and_metrics_are_checked_before_anything_is_predicted(

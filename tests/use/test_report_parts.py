@@ -324,3 +324,22 @@ def test_columns_whose_names_are_no_strings(monkeypatch):
         rows = _importances(_Subject(model, frame, None, 0)).text[-1].splitlines()[1:]
         assert rows[0].startswith(shown[0]) and rows[1].startswith(shown[1])
         assert "== Pairs" in str(describe(model, frame, y))
+
+
+def test_targets_in_a_column_are_targets_of_one_output(monkeypatch):
+    """Otherwise, residuals are differences between all pairs of rows."""
+    from matplotlib.axes import Axes
+
+    drawn, hist = [], Axes.hist
+    monkeypatch.setattr(
+        Axes, "hist", lambda self, x, **given: drawn.append(x) or hist(self, x, **given)
+    )
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=60)
+    for fitted in (y, y[:, None]):
+        model = ManifoldForestRegressor(5, random_state=0).fit(X, fitted)
+        for target in (y, y[:, None]):
+            truths = re.findall("truth: (.*)", str(describe(model, X, target)))
+            assert len(truths) == 3 and all(float(one) for one in truths)
+            np.testing.assert_allclose(drawn.pop(), y - model.predict(X).ravel())
