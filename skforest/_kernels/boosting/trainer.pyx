@@ -37,8 +37,7 @@ from ..base.random cimport Random, hash_seed
 
 
 cdef extern from "boosting/histogram.h" nogil:
-    enum:
-        SKF_MOST_TERMS
+    enum: SKF_MOST_TERMS
 
     void skf_sum_bins(
         const float*, const uint8_t* const*, int, const int32_t*, int64_t, int, double* const*
@@ -165,10 +164,9 @@ cdef class TreeGrower:
     ):
         """Start a tree.
 
-        gradient, curvature : (n_rows, n_outputs), the mean curvature counts; mix : float32 of
-        shape (n_outputs, n_search), the projection of the gradients for the search, or None;
-        rows, out_rows : the sample and all other rows, ascending; chance : float64, cumulative
-        chances of features in directions, group by group.
+        gradient, curvature : (n_rows, n_outputs), the mean curvature counts; mix : (n_outputs,
+        n_search), projects the gradients for the search, or None; rows, out_rows : the sample and
+        all other rows, ascending; chance : float64, cumulative chances of features, by group.
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
@@ -208,9 +206,8 @@ cdef class TreeGrower:
         cdef int64_t at, k, n_outputs = gradient.shape[1]
         cdef float[:, ::1] factor = np.zeros((n_outputs, SKF_MOST_TERMS), dtype=np.float32)
         cdef bint is_unit = True
-        self.n_search = <int32_t>n_outputs
+        self.n_search = <int32_t>(n_outputs if mix is None else mix.shape[1])
         if mix is not None:
-            self.n_search = <int32_t>mix.shape[1]
             factor.base[:, : self.n_search] = mix
         with nogil:
             for at in range(self.n_in):
