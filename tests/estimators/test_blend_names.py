@@ -238,6 +238,7 @@ def test_a_preset_fits_and_excludes_members():
     X, y = classes(60)
     blend = BlendedForestClassifier(preset="fast", random_state=0, cv=2)
     assert set(blend.fit(X, y).weights_) == {"manifold", "boosting", "linear"}
+    assert (clone(blend).fit(X, np.full(60, "a")).predict(X) == "a").all()
     with pytest.raises(
         ValueError, match='"linear", which takes one output of labels, and y has 2'
     ):
