@@ -57,8 +57,8 @@ oob_score : bool
 class_weight : dict, list of dict, {"balanced", "balanced_subsample"} or None
     Weights of the classes; the weight of a row is multiplied by the weight of its class.
     "balanced": all classes have the same total weight in the training set. "balanced_subsample":
-    they have it in the sample of every tree. With several outputs, pass a list with one dict per
-    output; the weights of all labels of a row are multiplied.
+    they have it in the sample of every tree. With several outputs, pass a list with one dict,
+    "balanced" or None per output; the weights of all labels of a row are multiplied.
 prior : array-like of shape (n_classes,), dict, list of these, or None
     Frequencies of the classes where the model is used, in the order of `classes_` or by label.
     Training does not see them. Predicted probabilities are multiplied by their ratio to the
@@ -115,8 +115,8 @@ CLASS_WEIGHT = """
 class_weight : dict, list of dict, "balanced" or None
     Weights of the classes; the weight of a row is multiplied by the weight of its class, which is
     1 if a dict does not contain the class. "balanced": all classes have the same total weight.
-    With several outputs, pass a list with one dict per output; the weights of all labels of a row
-    are multiplied.
+    With several outputs, pass a list with one dict, "balanced" or None per output; the weights of
+    all labels of a row are multiplied.
 """
 
 ATTRIBUTES = """

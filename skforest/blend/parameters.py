@@ -82,5 +82,5 @@ def check_names(members, parameters):
             raise ValueError(f"members contains the name {name!r}, which must not contain '__'")
         if name in (BLEND, CONSTANT, FOREST):
             raise ValueError(
-                f"members contains the name {name!r}, that of another row of the leaderboard"
+                f"members contains the name {name!r}; the leaderboard has another row of this name"
             )

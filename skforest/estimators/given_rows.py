@@ -74,7 +74,8 @@ class GivenRowsMixin:
         X_val : {array-like, sparse matrix, dataframe} of shape (n_val, n_features), default=None
             Rows for early stopping, with the columns of X, instead of held-out rows of X. All bags
             are then trained on all rows of X, and none is trained again. Hinge forests are then
-            stopped early, too, and `X_val` also determines the shift of a quantile.
+            stopped early, too. `X_val` also determines the shift of a quantile, and with at least
+            100 rows the factor of means in boosting.
         {takes_given_targets}
         {checkpoint}
 

@@ -19,9 +19,10 @@ from ..forest.statistics import labels_of, probabilities
 from ..forest.storage import MAX_RATIO, MIN_RATIO, is_prior_ratio
 from ..table.target_statistics import indicators
 from ..training.losses import (
-    Loss,
     TargetUnits,
     for_squared_errors,
+    linked_by,
+    loss_with_link,
     squared_error,
     takes,
     with_outlier_weights,
@@ -207,11 +208,11 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             )
         factor = np.ones(len(data))
         for k, (column, classes) in enumerate(zip(codes.T, self._every_classes)):
-            own = given[k] if isinstance(given, list) else given
-            if own == "balanced":
+            entry = given[k] if isinstance(given, list) else given
+            if isinstance(entry, str) and entry == "balanced":
                 of_class = balancing_factor(column, data.weight, len(classes))
             else:
-                of_class = self._given_factor(own, column, classes)
+                of_class = self._given_factor(entry, column, classes)
             factor *= of_class[column]
         weight = data.weight * factor
         if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
@@ -475,7 +476,10 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
 
     def _set_target(self, data, is_warm_start):
         """The target in the units of the loss: deviations from a baseline."""
-        loss, self._fitted_loss = self._make_loss(), getattr(self, "loss", None)
+        loss, given = self._make_loss(), getattr(self, "loss", None)
+        if is_warm_start and (self._own_link is None) != (loss_with_link(given) is None):
+            raise ValueError(f"loss={given!r} has another link than that of the trees to keep")
+        self._fitted_loss = given
         is_calibrated = self._calibrates_quantiles and loss.quantile is not None
         keeps_baseline = is_warm_start and not is_calibrated
         baseline = self.forest_.baseline if keeps_baseline else None
@@ -527,21 +531,15 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
 
     @property
     def _own_link(self):
-        return vars(self).get("_fitted_loss", getattr(self, "loss", None))  # `loss` may change
+        return loss_with_link(vars(self).get("_fitted_loss", getattr(self, "loss", None)))
 
     @property
     def _has_own_link(self):
-        return isinstance(self._own_link, Loss) and self._own_link._has_link
+        return self._own_link is not None
 
     def _linked(self, response):
         """Predictions from the response of the forest, with an axis even for a single output."""
-        if not self._has_own_link:
-            return response
-        own, linked = self._own_link, np.asarray(self._own_link.inverse_link(response))
-        if linked.shape != response.shape:
-            shapes = f"shape {linked.shape}, expected {response.shape}"
-            raise ValueError(f"{type(own).__name__}.inverse_link returned {shapes}")
-        return linked
+        return linked_by(self._own_link, response) if self._has_own_link else response
 
     def predictor(self):
         """A function that predicts float32 rows with little validation, see :ref:`serve`.

@@ -110,7 +110,7 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     y_train = check_baseline_rows(is_class, y, X_train, y_train)
     for name in models:
         if name in baseline_names(X_train):
-            raise ValueError(f"models has the name {name!r}, which is that of a baseline")
+            raise ValueError(f"models has the name {name!r}, but a baseline has this name")
     found = {name: Predicted.of(model, X) for name, model in models.items()}
     found |= baselines(is_class, X, y, X_train, y_train)
     rows = {}

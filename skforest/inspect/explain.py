@@ -213,7 +213,8 @@ def shapley_values(
         background = take_rows(X, np.sort(order[:MAX_BACKGROUND]))
     else:
         with _of_background():
-            background = whole.transform(background)
+            background = as_frame(whole.transform(background))
+        background = background if hasattr(background, "shape") else np.asarray(background)
     parts = game.parts
     for part in parts:
         part.map_rows(X, background)
@@ -308,8 +309,8 @@ def _game(estimator, units):
     n_classes = [len(labels) for labels in prediction.classes or ()]
     n_responses = sum(n_classes) or estimator.n_outputs_
     is_binary = n_classes == [2]
-    is_network = not prediction.is_blend and isinstance(parts[0], _OtherPart)
-    if not prediction.is_blend and not is_network:
+    is_whole = not prediction.is_blend and isinstance(parts[0], _OtherPart)
+    if not prediction.is_blend and not is_whole:
         forest, weight = parts[0].forest, parts[0].weight
         n_responses = forest.n_outputs
         is_boosting = forest.aggregate == "sum" and forest.gate == "hard"
@@ -326,7 +327,7 @@ def _game(estimator, units):
     finish = None
     if len(n_classes) > 1 and not all(part.is_proba for part in parts):
         finish = partial(_clipped, n_classes=n_classes)
-    if (prediction.temperature != 1 or prediction.prior_ratio is not None) and not is_network:
+    if (prediction.temperature != 1 or prediction.prior_ratio is not None) and not is_whole:
         finish = prediction.finish  # a tree of networks predicts with its prior
     return _Game(parts, n_responses, finish, "second" if is_binary else "all")
 
@@ -399,6 +400,8 @@ class _OtherPart:
 
     def map_rows(self, X, background):
         """Keep the rows and the background."""
+        if getattr(X, "ndim", 2) > 2:  # images, of which models read flat rows, too
+            X, background = (np.reshape(rows, (len(rows), -1)) for rows in (X, background))
         self.background, self.n_columns = background, X.shape[1]
         with _of_background():
             self.rows = stacked_rows(background, X)

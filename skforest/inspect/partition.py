@@ -11,6 +11,7 @@ from ..estimators.unwrap import unwrapped
 from ..table.feature_map import level_text
 from ..table.frames import CATEGORY, as_frame, as_level, is_missing, read_table, table_of_matrix
 from ..table.matrix import dense
+from .comparison import one_column
 from .contents import (
     check_int,
     check_names,
@@ -483,7 +484,7 @@ def _typical_row(rows, levels):
 
 def _target(y, classes, n_samples):
     """Class numbers of labels, or targets; -1 for missing labels."""
-    y = np.asarray(y)
+    y = one_column(np.asarray(y))
     if y.shape != (n_samples,):
         raise ValueError(f"y must have shape ({n_samples},), got {y.shape}")
     if classes is None:

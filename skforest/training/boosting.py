@@ -27,6 +27,7 @@ HELD_OUT, HELD_OUT_ROWS, SMALL_SHARE = 0.2, 10_000, 0.1
 KEPT = 1.5
 # Share of the time of a training that is enough to fit its leaves again. Chosen without a stored
 # measurement.
+GIVEN_ROWS = 100  # with fewer rows, the mean of `X_val` is less certain than that of training
 LEAF_REFIT = 0.3
 
 
@@ -138,7 +139,7 @@ def known_rounds(estimator_seed, bags, recorded, n_rounds):
     `n_rounds` rounds. `recorded` are the recorded pairs, without trees, or None.
     """
     if recorded is None:
-        recorded = [(TrainedRounds(), TrainedRounds(n)) for n in n_rounds]
+        recorded = [(TrainedRounds(n_least=n), TrainedRounds(n)) for n in n_rounds]
     return {
         tree_seed(estimator_seed, bag): (first, replace(last, forest=forest))
         for bag, ((first, last), forest) in enumerate(zip(recorded, bags))
@@ -248,8 +249,8 @@ class BoostingMethod(Method):
         weight = np.where(held_out > 0, 0.0, sample.weight)
         start = time.perf_counter()
         part = "first", sample
-        given = {"control": control, "known": known_first}
-        training = train(*part, self.settings, weight, held_out, **given)
+        first = {"control": control, "known": known_first}
+        training = train(*part, self.settings, weight, held_out, **first)
         forest = self.packed(training, sample)
         record = {"validation_scores_": np.array(training.scores)} | self._record(training)
         record["held_out"] = np.flatnonzero(held_out)
@@ -329,7 +330,8 @@ class BoostingMethod(Method):
     def _calibration_parts(self, forest, trained):
         """Return the rows for the calibration, see `calibration_part`.
 
-        A calibration may use training rows if at most one bag has held out rows of X.
+        A calibration may use training rows if at most one bag has held out rows of X, and `X_val`
+        has few rows.
         """
         calibration, data = self.settings.loss.calibration, trained.data
         if calibration is None:
@@ -337,7 +339,9 @@ class BoostingMethod(Method):
         unseen = dict(record["unseen"] for record in trained.records if "unseen" in record)
         parts = [unseen[seed] for seed in sorted(unseen)]  # a fixed order of additions
         if data.left_out_weight is not None:  # all bags leave out the same rows
-            return [calibration_part(forest, data, data.left_out_weight)]
+            n_given = np.count_nonzero(data.left_out_weight)
+            if n_given >= GIVEN_ROWS or not calibration.takes_training_rows:
+                return [calibration_part(forest, data, data.left_out_weight)]
         if calibration.takes_training_rows and len(parts) < 2:
             if len(trained.members) == 1:
                 data = data.without_fold(trained.members[0])

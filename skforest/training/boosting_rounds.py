@@ -71,6 +71,7 @@ class TrainedRounds:
     """
 
     n_rounds: int = 0
+    n_least: int = 0  # further rounds are trained up to this number, whatever the time limit
     forest: Forest | None = None  # the trees
     # Of each tree: unrounded values, and a dict with slopes and `OF_LEAVES`; None: unknown.
     leaves: list | None = None
@@ -197,7 +198,8 @@ class BoostingTraining:
             shown = loss if len(self.held_out_rows) else None
             is_ended = report is not None and number and report(number, n_rounds, loss=shown)
             # The first round and known rounds are always kept.
-            self.is_late = number > self.known.n_rounds and self.control.is_late()
+            n_kept = max(self.known.n_rounds, self.known.n_least)
+            self.is_late = number > n_kept and self.control.is_late()
             if number == n_rounds or is_stalled or is_ended or self.stop[0] or self.is_late:
                 self.is_late &= number < n_rounds and not is_stalled
                 break
@@ -490,7 +492,7 @@ class BoostingTraining:
             (value, {name: tree[name] for name in names if name in tree})
             for value, tree in zip(self.values, self.trees)
         ]
-        return TrainedRounds(len(self.trees), forest, leaves, self.unit)
+        return TrainedRounds(len(self.trees), 0, forest, leaves, self.unit)
 
     def pack(self):
         """Return the arrays of a Forest."""

@@ -323,9 +323,9 @@ def test_the_forest_on_the_leaderboard_reads_categories_as_the_blend_does():
     [
         ([("cv", DummyClassifier())], "'cv', which is also a parameter"),
         ([("a__b", DummyClassifier())], "'a__b', which must not contain '__'"),
-        (["co2", ("blend", DummyClassifier())], "'blend', that of another row of the leaderboard"),
-        ([("constant", DummyClassifier())], "'constant', that of another row"),
-        ([("random forest", DummyClassifier())], "'random forest', that of another row"),
+        (["co2", ("blend", DummyClassifier())], "'blend'; the leaderboard has another row"),
+        ([("constant", DummyClassifier())], "'constant'; the leaderboard"),
+        ([("random forest", DummyClassifier())], "'random forest'; the leaderboard"),
     ],
 )
 def test_names_of_members_that_cannot_be_set(members, message):

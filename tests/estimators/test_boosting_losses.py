@@ -451,6 +451,8 @@ def test_rows_for_the_calibration(monkeypatch):
     assert parts(True, two[:1], n_members=1) == ["without fold 4"]
     assert parts(True, [None, None]) == ["all rows"] and parts(False, [None, None]) == []
     assert parts(False, [None], "given rows") == ["given rows"]
+    assert parts(True, [None, None], "given rows") == ["all rows"]
+    monkeypatch.setattr(training_module, "GIVEN_ROWS", 1)
     assert parts(True, [None, None], "given rows") == ["given rows"]
 
 

@@ -133,7 +133,8 @@ def test_links_of_user_losses_are_applied_everywhere_or_refused():
     raw = np.log(model.predict(rows[:2]))
     np.testing.assert_allclose(values.base_values + values.values.sum(1), raw, atol=1e-6)
     for one in (model, blend):  # by their predictions
-        values = skforest.shapley_values(one, rows[:2], rows[:9], "response", random_state=0)
+        lists = rows[:2].tolist(), rows[:9].tolist()
+        values = skforest.shapley_values(one, *lists, "response", random_state=0)
         sums = values.base_values + values.values.sum(axis=1)
         np.testing.assert_allclose(values.base_values, one.predict(rows[:9]).mean(), rtol=1e-6)
         np.testing.assert_allclose(sums, one.predict(rows[:2]), rtol=1e-6)
@@ -212,3 +213,6 @@ def test_a_loss_that_is_set_after_fit_changes_no_prediction(new):
     assert (model.set_params(loss=new).predict(X) == before).all()
     before = model.fit(X, y).predict(X)
     assert (model.set_params(loss=OwnPoisson()).predict(X) == before).all()
+    with pytest.raises(ValueError, match="loss=.*Poisson.* (does not match|has another)"):
+        model.set_params(warm_start=True, n_bags=3).fit(X, y)
+    assert (model.predict(X) == before).all()

@@ -165,7 +165,7 @@ def test_leaderboard_refuses_what_it_cannot_compare(wine, blend, diabetes, boost
         leaderboard(blend, X_test, y_test[1:])
     rows = {"X_train": X_test, "y_train": y_test}
     for name, given in (("random forest", rows), ("constant", rows), ("constant, 5 folds", {})):
-        with pytest.raises(ValueError, match=f"'{name}', which is that of a baseline"):
+        with pytest.raises(ValueError, match=f"'{name}', but a baseline has this name"):
             leaderboard({"a": blend, name: blend}, X_test, y_test, **given)
     assert "constant" in leaderboard({"constant": blend}, X_test, y_test)["accuracy"]
 

@@ -14,6 +14,8 @@
 #define SKF_LOG_2 0x1.62e42fefa38p-1
 #define SKF_REST_OF_LOG_2 0x1.ef35793c7673p-45
 
+#define SKF_LOSSES 64 /* rows of a block */
+
 /* x[i] = exp(x[i]) for x[i] <= 0, by 2^k e^r with |r| <= log(2) / 2 and the Taylor polynomial of
  * degree 13, up to about one unit in the last place. */
 SKF_INLINE void skf_exponentials(double *SKF_RESTRICT x, int64_t n)
@@ -83,26 +85,32 @@ SKF_KERNEL(skf_log_losses,
            (raw, label, n, K, smoothing, loss, slope))
 {
     const double even = smoothing / (double)K;
-    for (int64_t i = 0; i < n; i++) {
-        const double *own = raw + i * K;
-        double largest = own[0], sum = 0;
-        for (int64_t k = 0; k < K; k++) {
-            largest = own[k] > largest ? own[k] : largest;
-            sum += own[k];
+    for (int64_t first = 0; first < n; first += SKF_LOSSES) {
+        const int64_t size = n - first < SKF_LOSSES ? n - first : SKF_LOSSES;
+        double total[SKF_LOSSES] = {0};
+        for (int64_t i = first; i < first + size; i++) {
+            const double *f = raw + i * K;
+            double largest = f[0], sum = 0;
+            for (int64_t k = 0; k < K; k++) {
+                largest = f[k] > largest ? f[k] : largest;
+                sum += f[k];
+            }
+            for (int64_t k = 0; k < K; k++)
+                slope[i * K + k] = f[k] - largest;
+            loss[i] = largest - (1 - smoothing) * f[(int64_t)label[i]] - even * sum;
         }
-        for (int64_t k = 0; k < K; k++)
-            slope[i * K + k] = own[k] - largest;
-        loss[i] = largest - (1 - smoothing) * own[(int64_t)label[i]] - even * sum;
-    }
-    skf_exponentials(slope, n * K);
-    for (int64_t i = 0; i < n; i++) {
-        double *own = slope + i * K, total = 0;
-        for (int64_t k = 0; k < K; k++)
-            total += own[k];
-        loss[i] += log(total);
-        for (int64_t k = 0; k < K; k++)
-            own[k] = own[k] / total - even;
-        own[(int64_t)label[i]] -= 1 - smoothing;
+        skf_exponentials(slope + first * K, size * K);
+        for (int64_t i = first; i < first + size; i++) {
+            double *out = slope + i * K;
+            for (int64_t k = 0; k < K; k++)
+                total[i - first] += out[k];
+            for (int64_t k = 0; k < K; k++)
+                out[k] = out[k] / total[i - first] - even;
+            out[(int64_t)label[i]] -= 1 - smoothing;
+        }
+        skf_logarithms(total, size);
+        for (int64_t i = 0; i < size; i++)
+            loss[first + i] += total[i];
     }
 }
 
@@ -125,10 +133,9 @@ SKF_KERNEL(skf_binary_log_losses,
 }
 
 #define SKF_TEMPERATURES 4
-#define SKF_BLENDED 64 /* rows of a block */
 
 /* power[t] = x to the powers 1, 5/4, 3/2 and 2 */
-SKF_INLINE void skf_powers(const double *x, int64_t n, double (*SKF_RESTRICT power)[SKF_BLENDED])
+SKF_INLINE void skf_powers(const double *x, int64_t n, double (*SKF_RESTRICT power)[SKF_LOSSES])
 {
     for (int64_t i = 0; i < n; i++) {
         const double root = sqrt(x[i]);
@@ -147,16 +154,16 @@ SKF_KERNEL(skf_sharpened_scores,
             const double *label, double least, double *SKF_RESTRICT score),
            (part, share, n_parts, K, n, label, least, score))
 {
-    for (int64_t first = 0; first < n; first += SKF_BLENDED) {
-        const int64_t size = n - first < SKF_BLENDED ? n - first : SKF_BLENDED;
-        double total[SKF_TEMPERATURES][SKF_BLENDED] = {{0}}, of_label[SKF_BLENDED] = {0};
-        double power[SKF_TEMPERATURES][SKF_BLENDED];
+    for (int64_t first = 0; first < n; first += SKF_LOSSES) {
+        const int64_t size = n - first < SKF_LOSSES ? n - first : SKF_LOSSES;
+        double total[SKF_TEMPERATURES][SKF_LOSSES] = {{0}}, of_label[SKF_LOSSES] = {0};
+        double power[SKF_TEMPERATURES][SKF_LOSSES];
         for (int64_t k = 0; k < K; k++) {
-            double mean[SKF_BLENDED] = {0};
+            double mean[SKF_LOSSES] = {0};
             for (int64_t m = 0; m < n_parts; m++) {
-                const double *own = part[m] + k * n + first;
+                const double *p = part[m] + k * n + first;
                 for (int64_t i = 0; share[m] != 0 && i < size; i++)
-                    mean[i] += share[m] * own[i];
+                    mean[i] += share[m] * p[i];
             }
             skf_powers(mean, size, power);
             for (int t = 1; t < SKF_TEMPERATURES; t++)

@@ -107,13 +107,18 @@ cdef class LossKernel:
         """
         cdef int64_t i, k, first = 0, size, n = raw.shape[0]
         cdef double total = 0
+        cdef bint has_weight
         cdef double[BLOCK] losses
         cdef double[:, ::1] slope = np.empty((BLOCK, self.n_outputs))
         cdef double[::1] curve = np.empty(self.n_outputs)
         with nogil:
             while first < n:
                 size = min(<int64_t>BLOCK, n - first)
-                self.block(&raw[first, 0], &y[first, 0], size, losses, &slope[0, 0])
+                has_weight = False
+                for i in range(first, first + size):
+                    has_weight = has_weight or weight[i] != 0
+                if has_weight:
+                    self.block(&raw[first, 0], &y[first, 0], size, losses, &slope[0, 0])
                 for i in range(first, first + size):
                     if weight[i] == 0:
                         for k in range(self.n_outputs):
@@ -337,21 +342,20 @@ cdef class BinaryLogLossKernel(LossKernel):
     """Negative log-likelihood of the classes 0 and 1; raw is their log odds."""
 
     def __init__(self, n_classes=2):
-        super().__init__(n_classes - 1)
+        if n_classes != 2:
+            raise ValueError(f"got {n_classes} classes")
+        super().__init__(1)
 
     cdef void block(
         self, const double* raw, const double* y, int64_t n, double* losses, double* slopes
     ) noexcept nogil:
-        skf_binary_log_losses(raw, y, n, losses, slopes)  # there is one output
+        skf_binary_log_losses(raw, y, n, losses, slopes)
 
     cdef void curve(
         self, const double* raw, const double* y, const double* slope, double* curvature
     ) noexcept nogil:
-        cdef int64_t k
-        cdef double p
-        for k in range(self.n_outputs):
-            p = slope[k] + y[k]
-            curvature[k] = p * (1 - p)
+        cdef double p = slope[0] + y[0]
+        curvature[0] = p * (1 - p)
 
 
 cdef class CallbackKernel(LossKernel):
@@ -385,6 +389,8 @@ def sharpened_scores(parts, const double[::1] share, const double[::1] label, do
     cdef double[:, ::1] score = scores
     for m in range(n_parts):
         part = parts[m]
+        if not part.shape[0] or part.shape[1] != n or (m and part.shape[0] != n_classes):
+            raise ValueError(f"part {m} has the shape ({part.shape[0]}, {part.shape[1]})")
         place[m], n_classes = <uintptr_t>&part[0, 0], part.shape[0]
     with nogil:
         skf_sharpened_scores(

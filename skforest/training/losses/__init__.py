@@ -17,7 +17,7 @@ from .scales import (
     with_outlier_weights,
 )
 from .training_loss import TrainingLoss
-from .user import Loss, UserKernel
+from .user import Loss, UserKernel, linked_by, loss_with_link
 
 __all__ = [
     "HuberLoss",
@@ -27,8 +27,10 @@ __all__ = [
     "TweedieLoss",
     "UserKernel",
     "for_squared_errors",
+    "linked_by",
     "loss_names",
     "loss_types",
+    "loss_with_link",
     "make_label_loss",
     "make_loss",
     "robust_size",

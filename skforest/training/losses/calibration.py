@@ -29,7 +29,7 @@ class MeanRatio:
     """Make the mean of predictions with a log link equal to the mean of the targets."""
 
     # The exponential of a mean is too low on training rows, too. They are therefore used if at
-    # most one bag has held-out rows.
+    # most one bag has held-out rows, and there are few other rows.
     takes_training_rows = True
     level = None
 

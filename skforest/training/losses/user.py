@@ -109,6 +109,22 @@ class Loss:
         return type(self).inverse_link is not Loss.inverse_link
 
 
+def loss_with_link(loss):
+    """The loss, if it is one of the user with a link, or None."""
+    return loss if isinstance(loss, Loss) and loss._has_link else None
+
+
+def linked_by(loss, response):
+    """The predictions for responses, by the link of a loss of the user."""
+    linked = np.asarray(loss.inverse_link(response))
+    if linked.shape != response.shape:
+        raise ValueError(
+            f"{type(loss).__name__}.inverse_link returned shape {linked.shape}, expected "
+            f"{response.shape}"
+        )
+    return linked
+
+
 def user_loss(given, n_outputs, *, in_units=False, is_one_hot=False):
     """Return the `TrainingLoss` of a `Loss`.
 
