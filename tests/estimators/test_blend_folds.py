@@ -120,7 +120,7 @@ def test_given_rows_determine_the_weights_alone(blend, data, monkeypatch):
         np.testing.assert_array_equal(response_of(alone, X, None), response_of(model, X, None))
     kept = "oob_decision_function_" if is_classifier(blend) else "oob_prediction_"
 
-    def quarters(scores_of, parts, may_use, *_):
+    def quarters(scores_of, may_use, *_):
         return np.tile([0.25, 0.75], (len(may_use), 1))
 
     monkeypatch.setattr(skforest.training.blending, "_select", quarters)
