@@ -326,7 +326,7 @@ def test_warm_start_with_as_many_trees_keeps_the_out_of_bag_score(estimator):
     X, y = task(estimator)
     estimator.set_params(warm_start=True, bootstrap=True, oob_score=True).fit(X, y)
     before = estimator.oob_score_
-    with pytest.warns(UserWarning, match="without increasing n_estimators"):
+    with pytest.warns(UserWarning, match="without increasing n_"):
         estimator.fit(X, y)
     assert estimator.oob_score_ == before
 
