@@ -477,8 +477,9 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
     def _set_target(self, data, is_warm_start):
         """The target in the units of the loss: deviations from a baseline."""
         loss, given = self._make_loss(), getattr(self, "loss", None)
-        if is_warm_start and (self._own_link is None) != (loss_with_link(given) is None):
-            raise ValueError(f"loss={given!r} has another link than that of the trees to keep")
+        if is_warm_start and (self._loss_with_link is None) != (loss_with_link(given) is None):
+            kept = "does not match the trees that warm_start=True keeps: it has another link"
+            raise ValueError(f"loss={given!r} {kept}")
         self._fitted_loss = given
         is_calibrated = self._calibrates_quantiles and loss.quantile is not None
         keeps_baseline = is_warm_start and not is_calibrated
@@ -525,21 +526,21 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
         """Targets from the response of the forest."""
         linked = self._linked(response)
         if self._has_own_link and (np.isfinite(response) & ~np.isfinite(linked)).any():
-            name = type(self._own_link).__name__
+            name = type(self._loss_with_link).__name__
             raise ValueError(f"{name}.inverse_link returned infinite or missing numbers")
         return linked[:, 0] if self._is_1d else linked
 
     @property
-    def _own_link(self):
+    def _loss_with_link(self):
         return loss_with_link(vars(self).get("_fitted_loss", getattr(self, "loss", None)))
 
     @property
     def _has_own_link(self):
-        return self._own_link is not None
+        return self._loss_with_link is not None
 
     def _linked(self, response):
         """Predictions from the response of the forest, with an axis even for a single output."""
-        return linked_by(self._own_link, response) if self._has_own_link else response
+        return linked_by(self._loss_with_link, response) if self._has_own_link else response
 
     def predictor(self):
         """A function that predicts float32 rows with little validation, see :ref:`serve`.

@@ -53,7 +53,7 @@ def to_dict(estimator):
     refuse_networks(estimator)
     if getattr(estimator, "_has_own_link", False):
         raise TypeError(
-            f"the link of loss={estimator._own_link!r} is code, which a dict cannot contain"
+            f"the link of loss={estimator._loss_with_link!r} is code, which a dict cannot contain"
         )
     if hasattr(estimator, "members_"):
         return _blend_to_dict(estimator)

@@ -341,7 +341,7 @@ def _part(part, units, classes):
     """A part of a prediction, as a part of a game."""
     if not part.is_forest or hasattr(part.model, "networks_"):  # columns of X are no features
         return _OtherPart(part, classes)
-    if units == "response" and part.model._has_own_link:  # in Python
+    if units == "response" and part.model._has_own_link:  # kernels cannot call it
         return _OtherPart(part, classes)
     return _ForestPart(part.model, part.uncorrected(part.model._routing_forest), part.weight)
 
@@ -390,7 +390,7 @@ class _ForestPart:
 
 
 class _OtherPart:
-    """A model that reads tables: of another package, a tree of networks, or with an own link."""
+    """A model whose predictions are explained: of another package, with networks or a link."""
 
     is_additive, is_proba = False, True
 

@@ -25,10 +25,10 @@ HELD_OUT, HELD_OUT_ROWS, SMALL_SHARE = 0.2, 10_000, 0.1
 # Factor of the best number of rounds of a bag, because an average of bags overfits later. Chosen
 # without a stored measurement.
 KEPT = 1.5
-# Share of the time of a training that is enough to fit its leaves again. Chosen without a stored
-# measurement.
-GIVEN_ROWS = 100  # with fewer rows, the mean of `X_val` is less certain than that of training
+# Share of the time of a training that is enough to fit its leaves again. This and the next number
+# were chosen without a stored measurement.
 LEAF_REFIT = 0.3
+GIVEN_ROWS = 100  # fewer rows of `X_val` do not determine a mean well enough to calibrate by it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,8 @@ def known_rounds(estimator_seed, bags, recorded, n_rounds):
 
     The first TrainedRounds are from the training with held-out rows if the bag was then trained
     again on all rows. The second ones are the trees that the bag kept. `bags` are Forests with
-    `n_rounds` rounds. `recorded` are the recorded pairs, without trees, or None.
+    `n_rounds` rounds. `recorded` are the recorded pairs, without trees, or None: then, the first
+    training is repeated, and not cut by a time limit before it has as many rounds.
     """
     if recorded is None:
         recorded = [(TrainedRounds(n_least=n), TrainedRounds(n)) for n in n_rounds]
@@ -248,9 +249,8 @@ class BoostingMethod(Method):
         train = partial(self._train_rounds, seed=seed, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, sample.weight)
         start = time.perf_counter()
-        part = "first", sample
-        first = {"control": control, "known": known_first}
-        training = train(*part, self.settings, weight, held_out, **first)
+        part = "first", sample, self.settings
+        training = train(*part, weight, held_out, control=control, known=known_first)
         forest = self.packed(training, sample)
         record = {"validation_scores_": np.array(training.scores)} | self._record(training)
         record["held_out"] = np.flatnonzero(held_out)
@@ -266,7 +266,7 @@ class BoostingMethod(Method):
             growth = len(sample) / np.count_nonzero(weight)
             again = replace(self.settings, n_rounds=math.ceil(len(training.trees) * growth))
             needed = again.n_rounds * growth * seconds / max(len(training.losses) - 1, 1)
-        # What the last fit had done is never lost.
+        # A warm start keeps what the last fit has learned.
         if not is_known_again and control.limit is not None and control.limit.left() < needed:
             return forest, record | self._record(training)
         record["before"] = forest
@@ -275,8 +275,8 @@ class BoostingMethod(Method):
         else:
             control = control.labelled("training again on all rows")
             rows = sample.weight, np.zeros(len(sample))
-            part = "again", sample
-            training = train(*part, again, *rows, control=control, known=known_again)
+            part = "again", sample, again
+            training = train(*part, *rows, control=control, known=known_again)
         return self.packed(training, sample), record | self._record(training, first)
 
     def _record(self, training, first=None):

@@ -10,7 +10,7 @@ from makers import KERNEL_LOSSES as LOSSES
 from makers import OwnCrossEntropy, OwnPoisson, OwnSquaredError, assert_same_trees, made
 from makers import kernel_targets as targets_for
 from makers import quick_hinge as quick
-from skforest._kernels.base.loss import BinaryLogLossKernel, LogLossKernel
+from skforest._kernels.base.loss import BinaryLogLossKernel, LogLossKernel, sharpened_scores
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics import d2_tweedie_score, log_loss
@@ -195,6 +195,17 @@ def test_log_loss_is_right_to_the_last_places(n_classes):
         found = BinaryLogLossKernel().evaluate(odds, y[:, None].astype(float))
         np.testing.assert_allclose(found[0], loss, rtol=1e-13, atol=1e-15)
         np.testing.assert_allclose(found[1], slope[:, 1:], rtol=1e-12, atol=1e-15)
+
+
+def test_shapes_that_do_not_fit_the_loss_are_refused():
+    chances, label = np.full((2, 3, 70), 1 / 3), np.zeros(70)
+    for parts in ([chances[0], chances[1, :2]], [chances[0, :, 1:].copy()], [chances[0, :0]]):
+        with pytest.raises(ValueError, match="part .* has the shape"):
+            sharpened_scores(parts, np.ones(len(parts)), label, 1e-3)
+    with pytest.raises(ValueError, match="got 4 outputs and 1 columns"):
+        LogLossKernel(3).evaluate(np.zeros((2, 4)), np.zeros((2, 1)))
+    with pytest.raises(ValueError, match="got 3 classes"):
+        BinaryLogLossKernel(3)
 
 
 def test_log_loss_of_huge_responses_is_finite():

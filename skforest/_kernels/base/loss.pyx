@@ -19,6 +19,8 @@ gamma and Tweedie, they are the expectations 1 and exp((2 - r) f) for a mean of 
 second derivatives grow with y, so that Newton steps down would be longer than steps up. Initial
 constants, links and checks of targets are
 Python's: `training/losses/`.
+
+`sharpened_scores` are log losses of blended probabilities, for the weights of a blend.
 """
 
 from libc.math cimport exp, expm1, fabs
@@ -28,6 +30,7 @@ import numpy as np
 
 cdef extern from "base/log_loss.h" nogil:
     enum:
+        SKF_LOSSES            # rows whose losses are computed together
         SKF_TEMPERATURES
 
     void skf_log_losses(
@@ -40,9 +43,6 @@ cdef extern from "base/log_loss.h" nogil:
         const double* const*, const double*, int64_t, int64_t, int64_t, const double*, double,
         double*
     )
-
-cdef enum:
-    BLOCK = 64                # rows whose losses are computed together
 
 # The limit of the Huber loss is delta * RESIDUALS robust deviations of the residuals, which are
 # smaller in training than on new rows (chosen by errors on four tables, with and without 5 % of
@@ -78,9 +78,9 @@ cdef class LossKernel:
         """Return the sum of the losses of n rows; slopes : OUT, the derivatives of each."""
         cdef int64_t i, first = 0, size, K = self.n_outputs
         cdef double total = 0
-        cdef double[BLOCK] losses
+        cdef double[SKF_LOSSES] losses
         while first < n:
-            size = min(<int64_t>BLOCK, n - first)
+            size = min(<int64_t>SKF_LOSSES, n - first)
             self.block(
                 raw + first * K, y + first * self.n_columns, size, losses, slopes + first * K
             )
@@ -108,12 +108,12 @@ cdef class LossKernel:
         cdef int64_t i, k, first = 0, size, n = raw.shape[0]
         cdef double total = 0
         cdef bint has_weight
-        cdef double[BLOCK] losses
-        cdef double[:, ::1] slope = np.empty((BLOCK, self.n_outputs))
+        cdef double[SKF_LOSSES] losses
+        cdef double[:, ::1] slope = np.empty((SKF_LOSSES, self.n_outputs))
         cdef double[::1] curve = np.empty(self.n_outputs)
         with nogil:
             while first < n:
-                size = min(<int64_t>BLOCK, n - first)
+                size = min(<int64_t>SKF_LOSSES, n - first)
                 has_weight = False
                 for i in range(first, first + size):
                     has_weight = has_weight or weight[i] != 0
