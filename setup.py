@@ -124,13 +124,18 @@ class SDist(sdist):
         return path
 
 
+# What Cython adds for memoryviews, once for all kernels: a third of the time to compile them. Every
+# kernel that makes an array of a pointer needs a variable that is a memoryview.
+MEMORYVIEWS = "skforest._kernels.base.memoryviews"
+
+
 def extensions():
     sources = sorted(Path("skforest").rglob("*.pyx"))
     if not sources:  # otherwise a wheel without extensions would be built, and look fine
         raise SystemExit("no skforest/**/*.pyx: the source tree is incomplete")
     # Cython knows which .pxd files a kernel needs; a change of a header compiles all of them.
     depends = ["setup.py", *sorted(p.as_posix() for p in Path("skforest").rglob("*.h"))]
-    return [
+    kernels = [
         Extension(
             ".".join(source.with_suffix("").parts),
             [source.as_posix()],
@@ -140,6 +145,7 @@ def extensions():
         )
         for source in sources
     ]
+    return [*kernels, Extension(MEMORYVIEWS, [MEMORYVIEWS.replace(".", "/") + ".c"])]
 
 
 # Cython works in parallel, too, where its processes inherit the options above.
@@ -148,6 +154,7 @@ CAN_FORK = multiprocessing.get_start_method() == "fork"
 setup(
     ext_modules=cythonize(
         extensions(),
+        shared_utility_qualified_name=MEMORYVIEWS,
         build_dir=f"{BUILD}/cython",
         compiler_directives=DIRECTIVES,
         nthreads=(os.cpu_count() or 0) if CAN_FORK else 0,

@@ -12,6 +12,12 @@ import numpy as np
 from ..base.stump cimport SOFT, StumpLeaves
 
 
+cdef object array_of(const float* values, int64_t n):
+    """Return an array of n numbers, which are not copied."""
+    cdef float[::1] view = <float[:n]> <float*> values
+    return np.asarray(view)
+
+
 cdef class OwnLeaves(StumpLeaves):
     """As `StumpLeaves`; the caller sets `margin`, too."""
 
@@ -24,7 +30,7 @@ cdef class OwnLeaves(StumpLeaves):
         StumpLeaves.start_node(self, n, n_train, n_present, present)
         with gil:
             try:
-                weight = np.array(<float[:n]> self.weight, dtype=np.float64)
+                weight = array_of(self.weight, n).astype(np.float64)
                 if self.is_class:
                     labels = np.array(<int32_t[:n]> self.label)
                     target = np.array(<int32_t[:n_present]> <int32_t*>present)[labels]
@@ -40,7 +46,7 @@ cdef class OwnLeaves(StumpLeaves):
         with gil:
             try:
                 if not self.has_failed:
-                    margin = np.asarray(<float[:self.n_train]> <float*>self.margin)
+                    margin = array_of(self.margin, self.n_train)
                     self.leaves.fit(margin > 0)
             except BaseException as error:
                 self.fail(error)
@@ -53,8 +59,8 @@ cdef class OwnLeaves(StumpLeaves):
             try:
                 if not self.has_failed:
                     left, right = self.leaves.losses(first, last)
-                    np.asarray(<float[:last - first]> (self.base + first))[:] = left
-                    np.asarray(<float[:last - first]> (self.delta + first))[:] = right - left
+                    array_of(self.base + first, last - first)[:] = left
+                    array_of(self.delta + first, last - first)[:] = right - left
             except BaseException as error:
                 self.fail(error)
         self.sum_losses(first, last)
@@ -69,11 +75,11 @@ cdef class OwnLeaves(StumpLeaves):
             try:
                 if not self.has_failed:
                     rows = (start + np.arange(n)) % self.n_train
-                    m = np.array(<float[:n]> <float*>margin, dtype=np.float64)
-                    right = 2 * m + np.asarray(<float[:n]> <float*>delta) > 0
+                    m = array_of(margin, n).astype(np.float64)
+                    right = 2 * m + array_of(delta, n) > 0
                     if objective == SOFT:
                         right = 1 / (1 + np.exp(-2 * m))
-                    weight = np.asarray(<float[:self.n_train]> self.weight)[rows] / total
+                    weight = array_of(self.weight, self.n_train)[rows] / total
                     share = np.stack([(1 - right) * weight, right * weight])
                     self.leaves.step(rows, share, self.momentum, rate)
             except BaseException as error:

@@ -53,9 +53,11 @@ cdef class SoftLeaves:
     def values(self):
         """Return shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
         cdef int64_t n = self.n_leaves, k = self.n_outputs
+        cdef double[:, ::1] mean
         if self.is_class:
             return np.array(<float[:n, :k]>self.share, dtype=np.float64)
-        return np.array(<double[:n, :k]>self.mean), 1 / np.array(<double[:n, :k]>self.precision)
+        mean = <double[:n, :k]>self.mean
+        return np.array(mean), 1 / np.array(<double[:n, :k]>self.precision)
 
     cdef void reset(
         self, const double* target, const float* weight, int64_t n, int32_t n_outputs,
