@@ -89,6 +89,20 @@ def test_cuts_between_as_many_bins_as_there_can_be(place, curvature, n_outputs):
     assert tree["gain"][0] == pytest.approx(gain, rel=1e-6)
 
 
+@pytest.mark.parametrize("n_rows", [20, 100, 255])
+@pytest.mark.parametrize("n_outer", [1, 2, 3, 5])
+def test_of_two_cuts_with_the_same_gain_the_first_one_is_taken(n_rows, n_outer):
+    """The outer rows on both sides have another gradient than those between them."""
+    place = np.arange(n_rows)
+    is_outer = (place < n_outer) | (place >= n_rows - n_outer)
+    derivative = np.column_stack([np.where(is_outer, 8.0, -1.0), np.full(n_rows, 0.5)])
+    tree, leaf, _ = grow_boosted(place[:, None].astype(float), derivative, max_depth=1)
+    sizes = n_outer, n_rows - n_outer
+    first, last = (oracles.boosted_gain(derivative, place < size, 1.0) for size in sizes)
+    assert first == last == pytest.approx(tree["gain"][0], rel=1e-6)
+    np.testing.assert_array_equal(leaf, place >= n_outer)
+
+
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("seed", range(20))

@@ -308,6 +308,8 @@ cdef class BinnedDirections:
         cdef int64_t n = sample.shape[0], k
         cdef int32_t cell, last = 0, n_cuts = 0, i
         cdef float first = sample[n // 50], end = sample[n - 1 - n // 50], per_cell
+        cdef uint8_t* bin_of_cell = &self.bin_of_cell[d, 0]
+        cdef float* cut = &self.cut[d, 0]
         if not end > first or end - first == INFINITY:
             first, end = sample[0], sample[n - 1]
             if not end > first or end - first == INFINITY:
@@ -327,14 +329,10 @@ cdef class BinnedDirections:
             # The limit of a bin is the left end of a cell.
             if cell <= last or cell >= N_CELLS:
                 continue
-            while last < cell:
-                self.bin_of_cell[d, last] = <uint8_t>n_cuts
-                last += 1
-            self.cut[d, n_cuts] = first + cell / per_cell
-            n_cuts += 1
-        while last < N_CELLS:
-            self.bin_of_cell[d, last] = <uint8_t>n_cuts
-            last += 1
+            memset(bin_of_cell + last, n_cuts, cell - last)
+            cut[n_cuts] = first + cell / per_cell
+            n_cuts, last = n_cuts + 1, cell
+        memset(bin_of_cell + last, n_cuts, N_CELLS - last)
         self.n_cuts[d] = n_cuts
 
     cdef void unfold(self, Unfolded* unfolded, int32_t d) noexcept nogil:

@@ -3,8 +3,8 @@
 from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "boosting/histogram.h" nogil:
-    void skf_gains(
-        const double*, int, int, int, int, const double*, double, double, double*
+    void skf_best_cut(
+        const double*, int, int, int, int, const double*, double, double, double*, int32_t*
     )
 
 
@@ -45,17 +45,10 @@ cdef inline bint exceeds_rounding(double part, double total) noexcept nogil:
 
 cdef inline void find_cut(const Bins* bins, Cut* best) noexcept nogil:
     """Find the cut with the largest gain; the gain is -1 if there is no cut."""
-    cdef double gains[256]
-    cdef int64_t b
-    skf_gains(
+    skf_best_cut(
         bins.sums, <int>bins.n - 1, bins.stride, bins.n_search, bins.count_at, bins.total,
-        bins.l2, bins.min_leaf, gains
+        bins.l2, bins.min_leaf, &best.gain, &best.bin
     )
-    best.gain = -1
-    for b in range(bins.n - 1):
-        if gains[b] > best.gain:
-            best.gain = gains[b]
-            best.bin = <int32_t>b
 
 
 cdef inline void find_bounded_cut(

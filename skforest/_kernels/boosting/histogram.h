@@ -140,14 +140,16 @@ SKF_KERNEL(skf_add_up,
                 left[k][b] = sum[k] += sums[b * W + k];                                          \
     }
 
-/* Gain of a cut after each of n <= 255 bins, see `find_cut`; -1 if it is not allowed. at_h, at_n:
- * places of the curvature and of the number of rows in a bin, after the gradients. */
-SKF_KERNEL(skf_gains,
+/* The cut of largest gain after one of n <= 254 bins, see `find_cut`; the gain is -1 if no cut is
+ * allowed. at_h, at_n: places of the curvature and of the number of rows in a bin, after the
+ * gradients. */
+SKF_KERNEL(skf_best_cut,
            (const double *SKF_RESTRICT sums, int n, int stride, int at_h, int at_n,
-            const double *total, double l2, double least, double *SKF_RESTRICT gain),
-           (sums, n, stride, at_h, at_n, total, l2, least, gain))
+            const double *total, double l2, double least, double *best_gain, int32_t *best_bin),
+           (sums, n, stride, at_h, at_n, total, l2, least, best_gain, best_bin))
 {
-    double left[SKF_MOST_TERMS][264], right_square[256], square = 0; /* in different cache sets */
+    double left[SKF_MOST_TERMS][264], right_square[264], gain[264]; /* in different cache sets */
+    double square = 0, most[8], at[8]; /* of every eighth cut: the largest gain, and its bin */
     const double *left_h = left[at_h], *left_n = left[at_n];
     const double all_h = total[at_h], all_n = total[at_n], small = 1e-12 * (all_h + l2);
     if (stride == 2)
@@ -174,6 +176,25 @@ SKF_KERNEL(skf_gains,
         const double value = gain[b] / (left_h[b] + l2) + right_square[b] / (right_h + l2) -
                              square / (all_h + l2);
         gain[b] = allowed ? value : -1.0;
+    }
+    for (int i = 0; i < 8; i++) {
+        most[i] = gain[n + i] = -1;
+        at[i] = 0;
+    }
+    for (int b = 0; b < n; b += 8)
+        for (int i = 0; i < 8; i++) {
+            const int is_more = gain[b + i] > most[i];
+            most[i] = is_more ? gain[b + i] : most[i];
+            at[i] = is_more ? (double)b : at[i];
+        }
+    *best_gain = -1;
+    *best_bin = 0;
+    for (int i = 0; i < 8; i++) {
+        const int32_t own = (int32_t)at[i] + i;
+        if (most[i] > *best_gain || (most[i] == *best_gain && own < *best_bin)) {
+            *best_gain = most[i];
+            *best_bin = own;
+        }
     }
 }
 
