@@ -170,7 +170,8 @@ References
     "weighted_rows": """
 The training set is treated as a weighted set of rows: equal rows with equal y are merged, and
 their weights are added. The order of the rows therefore does not matter, and a weight of k is
-equivalent to k copies of a row. Multiplying all weights by a constant has no effect.
+equivalent to k copies of a row. Multiplying all weights by a constant has no effect, except for
+rounding.
 """,
     "outliers": """
 Features are measured in units of the range of their usual values. Outliers, and values far outside
@@ -187,22 +188,23 @@ the training range, are moved towards this range without changing their order; s
 Parameters
 ----------
 X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    Rows with the same columns as in `fit`. Unknown levels and missing values are allowed, see
-    :doc:`/guide/tables`.
+    Rows with the same columns as in `fit`, sparse where it takes sparse X. Unknown levels and
+    missing values are allowed, see :doc:`/guide/tables`.
 """,
     "takes_rows": """
 Parameters
 ----------
 X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    Or of shape ``(n_samples, *feature_shape)``. Rows with the same columns as in `fit`. Unknown
-    levels and missing values are allowed, see :doc:`/guide/tables`.
+    Or of shape ``(n_samples, *feature_shape)``. Rows with the same columns as in `fit`, sparse
+    where it takes sparse X. Unknown levels and missing values are allowed, see
+    :doc:`/guide/tables`.
 """,
     "takes_targets": """
 y : array-like of shape (n_samples,) or (n_samples, n_outputs)
     Class labels, or numbers in regression.
 sample_weight : array-like of shape (n_samples,), default=None
     At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a weight of
-    0 to leaving it out. None: all weights are 1.
+    0 to leaving it out, except that `classes_` keeps its class. None: all weights are 1.
 """,
     "takes_given_targets": """
 y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
@@ -340,7 +342,7 @@ def _attribute_lines(cls, signature, attributes, without):
     names = [*COMMON, *(OF_CLASSIFIERS if is_classifier else ())]
     names = [name for name in names if name not in without]
     names += [name for name in own if name not in names]
-    if "n_features_in_" in names and "feature_importances_" not in names:
+    if "n_features_in_" in names and "feature_importances_" not in (*names, *without):
         names.append("feature_importances_")
     if "oob_score" in signature:
         names += ["oob_score_", "oob_decision_function_" if is_classifier else "oob_prediction_"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from sklearn import get_config
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
@@ -382,6 +383,9 @@ class OtherMember(Member):
     def _fitted(self, samples, own):
         model, options = clone(self.model), {}
         X, y, weight, _ = samples.training
+        if samples.classes is not None and y.ndim == 1 and len(samples.classes[0]) > 1:
+            if (y[own] == y[own[0]]).all():  # many classifiers refuse a single class
+                return DummyClassifier().fit(own[:, None], y[own])
         if weight is not None:
             if not _takes_weight(self.estimator):
                 raise ValueError(

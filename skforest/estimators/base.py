@@ -295,30 +295,31 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         names = getattr(self, "feature_names_in_", None)
         return Task(self._task_metadata, self._criterion, feature_names=names)
 
-    def _merged(self, X, y, sample_weight, encode, feature_map=None, has_new_labels=False):
-        """Validated input as a TrainingSet without a target; `encode` is applied to y.
-
-        `feature_map` comes from an earlier fit; None: a new one is fitted. `has_new_labels`: the
-        target statistics of this map do not contain y.
-        """
+    def _merged(self, X, y, sample_weight, encode, feature_map=None):
+        """Validated input as a TrainingSet without a target; `encode` is applied to y."""
         known_levels = None if feature_map is None else feature_map.levels
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
         y, weight = encode(y), rescale_weights(weight)
-        return self._merged_rows(X, y, weight, levels, feature_map, has_new_labels)
+        return self._merged_rows(X, y, weight, levels, feature_map)
 
     def _merged_rows(
         self, X, y, weight, levels, feature_map=None, has_new_labels=False, is_stream=False
     ):
-        """Like `_merged`, for validated rows; `is_stream`: later rows may be far from these."""
-        is_known = feature_map is not None
+        """Like `_merged`, for validated rows; `is_stream`: later rows may be far from these.
+
+        `feature_map` comes from an earlier fit; None: a new one is fitted. `has_new_labels`: its
+        target statistics do not contain y.
+        """
+        is_known, seen = feature_map is not None, weight
         if not is_known:
-            has_layout = self._layout is not None
+            seen = self._seen_weight(y, weight)
+            weight = np.where(seen, weight, 0.0)  # rows of a class of weight 0 are left out
             limit = None if is_stream else self._limits_features
-            names = getattr(self, "feature_names_in_", None)
             excludes = not is_stream and (self._scales_features or self._adds_features)
             scaling = self._scales_features, self._map_scaling, limit
-            feature_map = FeatureMap.fit(X, weight, levels, *scaling, names, excludes)
-        self._find_float64_columns(X, weight, feature_map.scale, is_known)
+            names = getattr(self, "feature_names_in_", None), excludes
+            feature_map = FeatureMap.fit(X, seen, levels, *scaling, *names)
+        self._find_float64_columns(X, seen, feature_map.scale, is_known)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
         del X
@@ -327,13 +328,14 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             data = TrainingSet(Z, y, weight, feature_map)
         del Z
         statistics = None
+        seen = data.weight if has_new_labels else self._seen_weight(data.y, data.weight)
         if levels and not has_new_labels:
             n_classes = self.n_classes_ if is_classifier(self) else None
-            y = self._without_outliers(data.y, data.weight)
-            statistics = TargetStatistics(data.X, y, data.weight, n_classes)
+            y = self._without_outliers(data.y, seen)
+            statistics = TargetStatistics(data.X, y, seen, n_classes)
         if not is_known:
             feature_map = feature_map.fit_features(
-                data.X, data.weight, has_missing, statistics, not has_layout
+                data.X, seen, has_missing, statistics, self._layout is None
             )
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)

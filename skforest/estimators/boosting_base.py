@@ -226,12 +226,14 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
             return None
         levels = data.feature_map.levels
         signs = read_monotonic(self.monotonic_cst, self._column_names, levels)
+        if not signs.any():
+            return None
         if len(self._make_loss().scale.start(data.baseline)) > 1:
             raise ValueError(
                 f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes and no "
                 "`Loss` of your own"
             )
-        return data.feature_map.per_feature(signs).astype(np.int8) if signs.any() else None
+        return data.feature_map.per_feature(signs).astype(np.int8)
 
     def _with_depth(self, settings, data, request):
         """The settings with `max_depth`; "auto": as for the first trees, or by a trial."""

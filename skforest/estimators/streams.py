@@ -33,9 +33,10 @@ representative. The units of features and of numeric targets come from the last 
 the last call if it has more rows. A unit is updated when it would become twice as large or half as
 large, or when the centre has moved by one unit. If a call has fewer rows than `batch_size_`, they
 are kept for the next call. A warning names each column, or y, if most of its values are more than
-10 units away from earlier rows. `schedule`, `max_iter`, `early_stopping`, `bootstrap`,
-`max_samples` and `oob_score` have no effect. `learning_rate` may change between calls; other
-parameters must not. A model from `fit` is replaced, not continued.
+10 units away from earlier rows. `schedule`, `max_iter`, `early_stopping`, `time_limit`,
+`bootstrap`, `max_samples` and `oob_score` have no effect, but must fit each other. Of the
+parameters on which training depends, only `learning_rate` may change between calls. A model from
+`fit` is replaced, not continued.
 
 Parameters
 ----------

@@ -193,10 +193,13 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
         return data
 
     def _with_class_weights(self, data):
-        """The training set with its weights multiplied by those of the classes."""
+        weight = self._seen_weight(data.y, data.weight)
+        return data if weight is data.weight else data.with_weight(weight)
+
+    def _seen_weight(self, y, weight):
         if self.class_weight in (None, "balanced_subsample"):
-            return data
-        given, codes = self.class_weight, data.y.astype(np.int32)
+            return weight
+        given, codes = self.class_weight, y.astype(np.int32)
         n_outputs = codes.shape[1]
         if isinstance(given, list) and len(given) != n_outputs:
             raise ValueError(
@@ -206,26 +209,24 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             raise ValueError(
                 f"class_weight={given!r} must be a list of dicts, one for each output of y"
             )
-        factor = np.ones(len(data))
+        factor = np.ones(len(weight))
         for k, (column, classes) in enumerate(zip(codes.T, self._every_classes)):
             entry = given[k] if isinstance(given, list) else given
-            if isinstance(entry, str) and entry == "balanced":
-                of_class = balancing_factor(column, data.weight, len(classes))
-            else:
-                of_class = self._given_factor(entry, column, classes)
-            factor *= of_class[column]
-        weight = data.weight * factor
+            factor *= self._given_factor(entry, column, classes, weight)[column]
+        weight = weight * factor
         if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
             raise ValueError(
                 f"class_weight={given!r} must give the rows finite weights of at least 0 that are "
                 "not all 0"
             )
-        return data.with_weight(weight)
+        return weight
 
-    def _given_factor(self, weights, codes, classes):
+    def _given_factor(self, given, codes, classes, weight):
         """Factor for each class of one output, from its entry of `class_weight`."""
+        if isinstance(given, str) and given == "balanced":
+            return balancing_factor(codes, weight, len(classes))
         try:
-            return compute_class_weight(weights, classes=classes, y=classes[codes])
+            return compute_class_weight(given, classes=classes, y=classes[codes])
         except (ValueError, TypeError) as error:
             message = f"class_weight={self.class_weight!r} is not valid: {error}"
             raise type(error)(message) from error

@@ -238,6 +238,10 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         return table, is_categorical
 
+    def _seen_weight(self, y, weight):
+        """Weights of samples or rows, multiplied by those of their classes."""
+        return weight
+
     def _leaves_out_text(self, data, Z):
         """Blank columns of text that are no categories; return whether there are any.
 

@@ -35,7 +35,7 @@ def _of_max_abs(step):
 
 
 def _of_imputer(step):
-    yield "fill", step.statistics_
+    yield "fill", step.statistics_.astype(np.float64)
 
 
 OPERATIONS = {
@@ -54,9 +54,11 @@ def operations_of(step):
         return None
     if isinstance(step, SimpleImputer):
         is_of_nan = isinstance(step.missing_values, float) and np.isnan(step.missing_values)
-        if not is_of_nan or step.add_indicator or step.statistics_.dtype.kind != "f":
+        try:
+            fill = step.statistics_.astype(np.float64)  # of objects if it is a constant
+        except (TypeError, ValueError):
             return None
-        if np.isnan(step.statistics_).any():  # columns that are left out
+        if not is_of_nan or step.add_indicator or np.isnan(fill).any():  # NaN: left out
             return None
     found = [(kind, values) for kind, values in OPERATIONS[type(step)](step) if values is not None]
     return [(kind, np.asarray(values, dtype=np.float64)) for kind, values in found]

@@ -343,13 +343,9 @@ def _class_curves(subject):
     shown = [k for k in range(len(classes)) if 0 < np.mean(y == classes[k]) < 1]
     shown = [subject.shown] if len(classes) == 2 and shown else shown[:MAX_CURVES]
     for k in shown:
-        colour = COLOURS[k % len(COLOURS)]
-        RocCurveDisplay.from_predictions(
-            y == classes[k], proba[:, k], ax=roc, name=in_legend(str(classes[k]))
-        )
-        truth, mean = calibration_curve(
-            y == classes[k], proba[:, k], n_bins=10, strategy="quantile"
-        )
+        colour, own = COLOURS[k % len(COLOURS)], (y == classes[k], proba[:, k])
+        RocCurveDisplay.from_predictions(*own, ax=roc, name=in_legend(str(classes[k])))
+        truth, mean = calibration_curve(*own, n_bins=10, strategy="quantile")
         calibration.plot(mean, truth, "o-", color=colour, markersize=3, linewidth=1)
         roc.lines[-1].set_color(colour)
     for ax in (roc, calibration):
@@ -361,6 +357,7 @@ def _class_curves(subject):
     ConfusionMatrixDisplay.from_predictions(
         y,
         subject.predicted.labels,
+        labels=classes if len(classes) == 1 else None,  # otherwise those that occur
         ax=confusion,
         colorbar=False,
         cmap="Blues",
@@ -416,7 +413,8 @@ def _importances(subject):
     if subject.is_class:  # accuracy is the same while the most frequent class is predicted
         predict, predicted = "predict_proba", subject.predicted.proba
         what, sign = "neg_log_loss", -1
-        score = partial(log_loss, labels=subject.predicted.classes_)
+        classes = subject.predicted.classes_  # of a single class, the loss is 0
+        score = partial(log_loss, labels=classes) if len(classes) > 1 else lambda *_: 0.0
     predict, best = getattr(subject.estimator, predict), score(y, predicted[rows])
     for j in columns[:n_columns]:
         orders = [subject.random.permutation(rows) for _ in range(N_REPEATS)]

@@ -1,6 +1,6 @@
 """Dates as numbers."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import product
 from numbers import Integral, Real
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -56,7 +56,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     -----
     Missing dates, and text that is no date, become NaN. Text is ISO 8601, as ``2025-12-31 18:00``,
     or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``. Times with a zone, or an
-    offset, are read in the zone that their column had in `fit`, or in UTC if it was text.
+    offset, are read in the zone that their column had in `fit`, or in UTC if it was text with
+    offsets. Columns without them in `fit` take no others, and the other way round.
 
     Examples
     --------
@@ -113,9 +114,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 continue
             form = _format_of(table, j)
             if form is not None:
-                zone = _zone_of(table.columns[j])
-                if zone is None and _has_times(table.columns[j]):
-                    zone = NAIVE
+                zone = _zone_in_fit(table, j, form)
                 known = (times := times_of(table, j, zone, form))[~np.isnat(times)]
                 origin = int(known.min().astype("M8[D]").astype(int)) if len(known) else 0
                 found = _features(known, origin)
@@ -251,6 +250,8 @@ def times_of(table, j, zone, form):
         column = _local(column, zone) if zone else column
     if _has_times(column):
         times = np.asarray(column)
+        if times.dtype == object:  # of pyarrow in pandas
+            times = np.array([None if is_missing(v) else v for v in times.tolist()], "M8[us]")
         found = times.astype("M8[us]")
         found[found.astype(times.dtype) != times] = "NaT"  # beyond the range of microseconds
         return found
@@ -297,7 +298,37 @@ def _zone_of(column):
         return getattr(column.dtype, "time_zone", None)
     dtype = column.to_native().dtype
     zone = getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
+    if isinstance(zone, timezone):  # its own name may be any text
+        zone = timezone(zone.utcoffset(None))
     return None if zone is None else str(zone)
+
+
+def _zone_in_fit(table, j, form):
+    """The zone of a training column: UTC for text with offsets, None for text of both kinds."""
+    column = table.columns[j]
+    zone = _zone_of(column)
+    if zone is None and _has_times(column):
+        return NAIVE
+    if zone is None:
+        moments = [_moment(text, form) for text in set(table.values(j).tolist())]
+        have_zones = {moment.tzinfo is not None for moment in moments if moment}
+        return {(True,): "UTC", (False,): NAIVE}.get((*have_zones,))
+    try:
+        _place(zone)
+    except ValueError:
+        raise ValueError(
+            f"column {table.names[j]!r} of X has the time zone {zone}, which has no known name: "
+            "convert it, as with dt.tz_convert('Europe/Berlin')"
+        ) from None
+    return zone
+
+
+def _place(zone):
+    """The tzinfo of a zone, such as "America/New_York" or "UTC+05:30"; ValueError if unknown."""
+    try:
+        return UTC if zone == "UTC" else ZoneInfo(zone)
+    except (ValueError, ZoneInfoNotFoundError):
+        return datetime.strptime(zone.removeprefix("UTC"), "%z").tzinfo
 
 
 def _has_times(column):
@@ -313,6 +344,11 @@ def _is_pandas(column):
 
 def _local(column, zone):
     """A column of times with a zone as local times of a zone."""
+    place = _place(zone)
+    if isinstance(place, timezone) and not _is_pandas(column):
+        minutes = round(place.utcoffset(None) / timedelta(minutes=1))
+        utc = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return utc.dt.offset_by(f"{minutes}m")
     if not _is_pandas(column):
         return column.dt.convert_time_zone(zone).dt.replace_time_zone(None)
     native = column.to_native().dt.tz_convert(zone).dt.tz_localize(None)
@@ -338,11 +374,7 @@ def _time(moment, zone=None):
     if moment is None:
         return np.datetime64("NaT", "us")
     if moment.tzinfo is not None:
-        try:
-            place = ZoneInfo(zone) if zone else UTC
-        except (ValueError, ZoneInfoNotFoundError):  # an offset, such as "+05:30"
-            place = datetime.strptime(zone.removeprefix("UTC"), "%z").tzinfo
-        moment = moment.astimezone(place).replace(tzinfo=None)
+        moment = moment.astimezone(_place(zone or "UTC")).replace(tzinfo=None)
     return np.datetime64(moment)
 
 

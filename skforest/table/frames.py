@@ -5,6 +5,7 @@ matrix of numbers, with the number of the level for a category and NaN for missi
 matrices of numbers are only checked here.
 """
 
+from datetime import time, timedelta
 from decimal import Decimal
 from numbers import Integral, Real
 
@@ -155,8 +156,19 @@ class Table:
             column.dtype, nw.Categorical | nw.Enum
         ):
             return False
-        dtype = getattr(nw.to_native(column), "dtype", None)
+        native = nw.to_native(column)
+        dtype = getattr(native, "dtype", getattr(native, "type", None))
+        dtype = getattr(dtype, "pyarrow_dtype", dtype)
         return isinstance(column.dtype, nw.Enum) or bool(getattr(dtype, "ordered", False))
+
+    def _categories(self, j):
+        """Return the categories of an ordered dtype, a list, in their order."""
+        column = self.columns[j]
+        native = nw.to_native(column)
+        if not hasattr(getattr(native, "dtype", None), "pyarrow_dtype"):
+            return column.cat.get_categories().to_list()
+        chunks = native.array.__arrow_array__().unify_dictionaries().chunks
+        return chunks[0].dictionary.to_pylist() if chunks else []
 
     def levels(self, j, rows=None, known=()):
         """Return the distinct values of a column in some rows, without missing ones.
@@ -182,7 +194,7 @@ class Table:
                 "supported"
             )
         if self.is_ordered(j):
-            every = [as_level(value) for value in self.columns[j].cat.get_categories().to_list()]
+            every = map(as_level, self._categories(j))
             return list(dict.fromkeys([level for level in every if level in found] + [*known]))
         return sorted(found, key=lambda level: (isinstance(level, str), level))
 
@@ -291,7 +303,13 @@ def _kind_of_array(column):
 def is_duration(column):
     """Does a column hold durations or times of day?"""
     dtype = column.dtype
-    return isinstance(dtype, nw.Duration | nw.Time) or getattr(dtype, "kind", "") == "m"
+    if isinstance(dtype, nw.Duration | nw.Time) or getattr(dtype, "kind", "") == "m":
+        return True
+    if not (isinstance(dtype, nw.Object) or getattr(dtype, "kind", "") == "O"):
+        return False
+    values = column.tolist() if isinstance(column, np.ndarray) else column.to_list()
+    kinds = {type(value) for value in values if not is_missing(value)}
+    return bool(kinds) and all(issubclass(kind, time | timedelta) for kind in kinds)
 
 
 def _dates_advice(column):

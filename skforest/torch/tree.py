@@ -80,7 +80,7 @@ loss_curve_ : list of float
 """
 
 
-@described(PARAMETERS, ATTRIBUTES)
+@described(PARAMETERS, ATTRIBUTES, without=("feature_importances_",))
 class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
     """Decision tree classifier whose splits are small networks, trained together.
 

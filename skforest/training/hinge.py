@@ -156,12 +156,14 @@ class HingeMethod(Method):
         target = self.loss.scale.standardized(data.target, data.units)
         kernel = self.loss.new_kernel()
         kernel.set_units(data.units)
-        given = data.validation
+        given, weight = data.validation, data.weight
+        if source.is_kept_apart is not None and not weight[~source.is_kept_apart].any():
+            weight = data.count  # a sample of held-out rows alone
         if given is not None:
             others = self.loss.scale.standardized(given.target, data.units)
             given = given.X, others, given.weight
         return HingeTraining(
-            source, target, kernel, data.weight, self.settings, seed, stop, data.group, given
+            source, target, kernel, weight, self.settings, seed, stop, data.group, given
         )
 
     def packed(self, training, data, keep_all=False):

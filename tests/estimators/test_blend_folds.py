@@ -437,3 +437,18 @@ def test_scoring_must_return_finite_numbers(found, error):
     )
     with pytest.raises(error, match="scoring"):
         blend.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [["linear"], ["manifold", HistGradientBoostingClassifier()], [ExtraTreesClassifier(9)]],
+)
+def test_a_class_of_one_row(members):
+    """Without its row, a fold has a single class, which some classifiers refuse."""
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    y = np.where(np.arange(80) == 3, "rare", "usual")
+    blend = BlendedForestClassifier(members, random_state=0, oob_score=True).fit(X, y)
+    assert blend.classes_.tolist() == ["rare", "usual"]
+    assert blend.oob_decision_function_[3, 1] > 0.9
+    proba = blend.predict_proba(X)[:, 0]
+    assert proba[3] > np.median(proba)

@@ -35,6 +35,17 @@ def test_the_weights_that_are_left_are_those_that_matter(objective):
         assert model.score(X, y) > free.score(X, y) - 0.05
 
 
+@pytest.mark.parametrize("objective", ["co2", "soft", "auto"])
+@pytest.mark.parametrize("n_rows, n", [(250, 2), (120, 3), (2000, 5), (80, 2)])
+def test_one_epoch_keeps_the_limit(objective, n_rows, n):
+    X = np.random.default_rng(0).normal(size=(n_rows, 40)).astype(np.float32)
+    y = X[:, :12].sum(axis=1) > 0
+    model = few_weights(n, objective=objective, n_estimators=3, procedure={"n_epochs": 1})
+    assert np.diff(model.fit(X, y).forest_.directions().indptr).max() <= n
+    fitted = refine(CO2ForestClassifier(1, random_state=0).fit(X, y), X, y)
+    assert fitted.score(X, y) > 0.7
+
+
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("kind", ["dense", "csr", "float16", "regressor", "as printed"])
 def test_no_split_has_more_weights(n, kind):

@@ -4,6 +4,7 @@ import inspect
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from makers import N_ROWS as N
@@ -444,6 +445,36 @@ def test_class_weight_is_sample_weight(classifier, bootstrap):
         np.testing.assert_allclose(
             weighted.predict_proba(X), by_hand.predict_proba(X), rtol=0, atol=1e-6
         )
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize("of_last", [1.0, 0.0])
+def test_class_weights_count_for_columns_too(classifier, of_last):
+    """Means of missing values and of levels, units, and columns that are constant elsewhere."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    y = np.digitize(X[:, 0] + X[:, 1] + rng.normal(size=150) / 2, [-0.5, 0.7])
+    X[:, 3] = np.where(y == 2, X[:, 3], 1.0)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    levels = rng.choice(list("abcdefghijklmno"), 150)
+    frame = pd.DataFrame(X, columns=list("pqrs")).assign(c=pd.Categorical(levels))
+    class_weight = {0: 1.0, 1: 6.0, 2: of_last}
+    weight = np.array([class_weight[label] for label in y])
+    for given in (X, frame):
+        weighted = clone(classifier).set_params(class_weight=class_weight).fit(given, y)
+        by_hand = clone(classifier).fit(given, y, sample_weight=weight)
+        found, expected = weighted.predict_proba(given), by_hand.predict_proba(given)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    if not of_last:
+        other = frame.assign(s=50.0)
+        np.testing.assert_array_equal(
+            weighted.predict_proba(other), found_without(frame, weighted)
+        )
+
+
+def found_without(frame, model):
+    """Predictions for a column that is constant in training, with its value there."""
+    return model.predict_proba(frame.assign(s=1.0))
 
 
 @pytest.mark.every_class

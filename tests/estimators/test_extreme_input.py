@@ -31,6 +31,38 @@ def test_one_row(estimator):
     np.testing.assert_array_equal(estimator.feature_importances_, np.zeros(6))
 
 
+HINGE = skforest.RandomHingeForestRegressor(max_iter=300)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "case", ["few rows", "one row of each bag", "a heavy row", "early stopping"]
+)
+def test_hinge_bags_of_few_rows_predict_near_the_targets(case, seed):
+    """What is constant in a bag has the unit of all rows: others are not thousands away."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(4 if case == "few rows" else 60, 3))
+    y, weight, model = X[:, 0] + 5, np.ones(len(X)), clone(HINGE).set_params(random_state=seed)
+    if case in ("few rows", "one row of each bag"):
+        model.set_params(bootstrap=True, max_samples=1 if "one" in case else None)
+    else:
+        weight[7] = 1e6
+    if case == "early stopping":
+        model.set_params(procedure=skforest.HingeProcedure(early_stopping=True))
+    found = model.fit(X, y, sample_weight=weight).predict(X)
+    assert np.abs(found - y.mean()).max() < 3 * np.abs(y - y.mean()).max()
+
+
+@pytest.mark.parametrize("n_rows", [3, 30])
+def test_hinge_quantiles_if_all_rows_of_a_bag_are_held_out(n_rows):
+    """Their quantile is calibrated on rows that no bag sees; such a bag takes the other rows."""
+    X = np.random.default_rng(2).normal(size=(n_rows, 3))
+    model = clone(HINGE).set_params(loss="quantile", bootstrap=True, max_samples=1, max_iter=20)
+    for seed in range(4):
+        found = model.set_params(random_state=seed).fit(X, X[:, 0]).predict(X)
+        assert np.abs(found).max() < 10
+
+
 @pytest.mark.every_class
 @pytest.mark.needs("max_features", "min_weight_fraction_leaf")
 def test_two_rows(estimator):

@@ -37,6 +37,7 @@ VALUES = {
     "max_samples": (None, 0.5, 10),
     "max_bins": ("auto", 2, 16, 255),
     "max_search_samples": ("auto", 32, None),
+    "max_weights": (None, 1, 3),
     "n_epochs": (1, 3),
     "greedy_epochs": (1, 2),
     "finetune_epochs": (0, 2),

@@ -384,6 +384,30 @@ def test_levels_of_another_type_are_unknown_with_a_warning():
             model.set_params(warm_start=True, n_estimators=6).fit(other, y)
 
 
+@pytest.mark.parametrize("kind", ["pyarrow", "pandas of pyarrow", "polars", "polars to pyarrow"])
+def test_ordered_dictionaries_keep_their_order(kind):
+    pa = pytest.importorskip("pyarrow")
+    order = ["tiny", "big", "huge", "mid", "zero", "alpha"]
+    rng = np.random.default_rng(0)
+    size = pd.Categorical(rng.choice(order, 200), categories=order, ordered=True)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "size": size})
+    y = frame["size"].cat.codes > 2
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    if kind == "pandas of pyarrow":
+        dtype = pd.ArrowDtype(table.schema.field("size").type)
+        table = frame.assign(size=frame["size"].astype(dtype))
+    elif kind.startswith("polars"):
+        polars = pytest.importorskip("polars")
+        table = polars.DataFrame({"a": frame["a"].to_numpy(), "size": list(size)})
+        table = table.with_columns(polars.col("size").cast(polars.Enum(order)))
+        table = table.to_arrow() if kind == "polars to pyarrow" else table
+    expected, found = (
+        ManifoldForestClassifier(5, random_state=0).fit(t, y) for t in (frame, table)
+    )
+    assert expected.forest_.levels == found.forest_.levels == {1: order}
+    assert_same_trees(expected, found)
+
+
 def test_categories_have_no_place_on_a_grid():
     frame = table()[["size", "city"]]
     y = target(CO2ForestClassifier(), table())

@@ -1,6 +1,6 @@
 """Dates as numbers, of every kind of table."""
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -98,8 +98,16 @@ def test_hours_are_those_of_the_zone(zone, backend):
     frames = {name: pd.DataFrame({"when": series}) for name, series in given.items()}
     if backend == "polars":
         polars = pytest.importorskip("polars")
-        if zone == "+05:30":
-            pytest.skip("polars has no zones without a name")
+        if zone == "+05:30":  # polars has no zones without a name: `fit` reads pandas
+            given = frames["zone"]
+            frames = {"other": polars.DataFrame({"when": others.to_list()})}
+            frames["other"] = frames["other"].with_columns(
+                polars.col("when").dt.convert_time_zone("America/Los_Angeles")
+            )
+            model = DateFeatures().fit(given)
+            found, own = model.transform(frames["other"]), model.transform(given)
+            np.testing.assert_allclose(found.to_numpy(), own.to_numpy(), rtol=0, atol=1e-6)
+            return
         frames = {
             name: polars.DataFrame({"when": one["when"].to_list()}) for name, one in frames.items()
         }
@@ -379,5 +387,57 @@ def test_text_with_an_offset_in_a_column_without_zone():
             model.transform(pd.DataFrame({"when": values}))
     text = days.assign(when=days["when"].astype(str))
     np.testing.assert_array_equal(model.transform(text), model.transform(days))
-    of_text = DateFeatures().fit(text)  # whose offsets are read in UTC
-    assert of_text.transform(pd.DataFrame({"when": [late]}))["when_weekday"].item() == 1
+    with pytest.raises(ValueError, match="'when' of X has times with a zone in fit or now"):
+        DateFeatures().fit(text).transform(pd.DataFrame({"when": [late]}))
+
+
+def test_dates_of_pyarrow_in_pandas():
+    pytest.importorskip("pyarrow")
+    when = pd.date_range("2025-03-28", periods=8, freq="40D").to_series(index=range(8))
+    model = DateFeatures().fit(pd.DataFrame({"when": when}))
+    expected = model.transform(pd.DataFrame({"when": when}))
+    dates = when.dt.date.astype("date32[pyarrow]")
+    for given in (dates, when.astype("timestamp[us][pyarrow]")):
+        frame = pd.DataFrame({"when": given})
+        pd.testing.assert_frame_equal(model.transform(frame), expected)
+        pd.testing.assert_frame_equal(DateFeatures().fit_transform(frame), expected)
+        frame.loc[3, "when"] = None
+        missing = model.transform(frame)
+        assert missing.loc[3].isna().all() and missing.drop(3).equals(expected.drop(3))
+
+
+def test_text_with_offsets_is_read_in_utc():
+    texts = [f"2025-03-{day:02d}T23:00-05:00" for day in range(1, 29)]
+    model = DateFeatures().fit(pd.DataFrame({"when": texts}))
+    found = model.transform(pd.DataFrame({"when": texts}))
+    of_dtype = pd.DataFrame({"when": pd.to_datetime(texts)})
+    pd.testing.assert_frame_equal(model.transform(of_dtype), found)
+    pd.testing.assert_frame_equal(
+        found,
+        DateFeatures().fit_transform(pd.DataFrame({"when": pd.to_datetime(texts, utc=True)})),
+    )
+    for given in ("2025-03-01T23:00", pd.Timestamp("2025-03-01T23:00")):
+        with pytest.raises(ValueError, match="'when' of X has times with a zone in fit or now"):
+            model.transform(pd.DataFrame({"when": [given]}))
+
+
+def test_zones_without_a_usual_name():
+    when = pd.date_range("2025-03-08 05:30", periods=60, freq="7h")
+    own = timezone(timedelta(hours=2), "of our own")
+    named = pd.DataFrame({"when": when.tz_localize(own)})
+    other = pd.DataFrame({"when": when.tz_localize(own).tz_convert("Asia/Tokyo")})
+    model = DateFeatures().fit(named)
+    pd.testing.assert_frame_equal(model.transform(other), model.transform(named))
+    of_dateutil = pd.DataFrame({"when": when.tz_localize("dateutil/Europe/Berlin")})
+    with pytest.raises(ValueError, match="column 'when' of X has the time zone tzfile"):
+        DateFeatures().fit(of_dateutil)
+
+
+@pytest.mark.parametrize("value", [time(10, 30), timedelta(hours=3)])
+def test_objects_of_times_of_day_and_durations(value):
+    X = pd.DataFrame({"when": pd.Series([value, None, value], dtype=object)})
+    with pytest.raises(TypeError, match="column 'when' of X"):
+        ManifoldForestRegressor(2).fit(X, [1.0, 2.0, 3.0])
+    if isinstance(value, time):
+        with pytest.raises(TypeError, match="column 'when' of X holds durations or times of day"):
+            DateFeatures().fit(X)

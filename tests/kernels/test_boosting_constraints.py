@@ -144,6 +144,14 @@ def test_monotonic_constraints_need_one_output():
         assert len(weight) and (weight > 0).all()
 
 
+def test_signs_of_0_are_no_constraints():
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    for cls, y in ((ObliqueBoostingClassifier, np.arange(90) % 3), (ObliqueBoostingRegressor, X)):
+        model = quick(cls, n_estimators=3)
+        one, other = (clone(model).set_params(monotonic_cst=c).fit(X, y) for c in (None, [0] * 3))
+        assert_same_trees(one, other)
+
+
 def test_a_monotonic_direction_is_found():
     """The target rises along a sum of constrained columns."""
     rng = np.random.default_rng(0)

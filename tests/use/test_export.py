@@ -444,6 +444,7 @@ def test_infinite_values_count_as_the_largest_numbers(friedman, tmp_path):
 
 TRANSFORMERS = {
     "imputer": lambda: (SimpleImputer(strategy="median"), StandardScaler()),
+    "constant": lambda: (SimpleImputer(strategy="constant", fill_value=-5),),
     "ranges": lambda: (StandardScaler(with_mean=False), MinMaxScaler((-1, 2), clip=True)),
     "nested": lambda: (make_pipeline(RobustScaler(with_scaling=False)), MaxAbsScaler()),
     "one": lambda: (StandardScaler(with_std=False),),
@@ -494,6 +495,7 @@ BOTH = False, True
         MaxAbsScaler(),
         *([MaxAbsScaler(clip=True)] if "clip" in MaxAbsScaler().get_params() else []),
         SimpleImputer(strategy="median"),
+        SimpleImputer(strategy="constant", fill_value=-5),
     ],
     ids=str,
 )

@@ -343,3 +343,11 @@ def test_targets_in_a_column_are_targets_of_one_output(monkeypatch):
             truths = re.findall("truth: (.*)", str(describe(model, X, target)))
             assert len(truths) == 3 and all(float(one) for one in truths)
             np.testing.assert_allclose(drawn.pop(), y - model.predict(X).ravel())
+
+
+def test_a_model_of_a_single_class():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = np.ones(60, dtype=int)
+    model = ManifoldForestClassifier(5, random_state=0).fit(X, y)
+    text = str(describe(model, X, y))
+    assert "Importances" in text and "Decrease of neg_log_loss" in text

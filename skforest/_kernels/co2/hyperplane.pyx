@@ -279,6 +279,8 @@ cdef class StumpSplitter(PlaneSplitter):
             if not self.constant_rate and not update_rate(&rate, loss):
                 if not self.limit_at_once(&rate):
                     break
+        if not self.limit.is_reached:  # there was one epoch
+            self.limit_weights(self.limit.most)
         if not one_batch:
             self.measure_projection()
         return 0

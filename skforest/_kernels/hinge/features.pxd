@@ -16,6 +16,7 @@ cdef class HingeFeatures:
     cdef float[:, ::1] direction, direction_mean, direction_power
     cdef const int32_t[:, ::1] receptive_fields
     cdef double[::1] mean, variance
+    cdef double[::1] least         # the smallest variance of each feature, see `reset_statistics`
     cdef int64_t[::1] counts
 
     # sizes, in floats; widths include the padding

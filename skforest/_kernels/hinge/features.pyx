@@ -19,6 +19,9 @@ cdef enum:
     LEAST_BLOCK = 16           # smallest number of rows of z
     CACHE = 1 << 19            # bytes of z that stay in the cache while trees read them
 
+MIN_SHARE = 0.01               # smallest variance of a feature, relative to that in all rows
+CONSTANT = 1e-6                # of a feature that is constant in a bag, likewise
+
 
 cpdef int64_t padded(int64_t n) noexcept nogil:
     """Return the length of a row of n features: a multiple of the tile of a product."""
@@ -74,6 +77,7 @@ cdef class HingeFeatures:
         self.gradient = np.zeros((self.patch_size, self.patch_width), dtype=np.float32)
         self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
         self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
+        self.least = np.zeros(self.width)
         for f in range(self.linear_width, self.width):     # units of columns never change
             self.centre[f] = <float>self.mean[f]
             self.unit[f] = <float>(1 / sqrt(self.variance[f]))
@@ -88,13 +92,20 @@ cdef class HingeFeatures:
             self.centre[f] = <float>self.mean[f]
             self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_MIN_VARIANCE))
 
-    def reset_statistics(self, const float[:, ::1] u):
-        """Set mean and variance from values u of the learned features, (n_rows, linear_width)."""
+    def reset_statistics(self, const float[:, ::1] u, const float[:, ::1] all_u):
+        """Set mean and variance from values u of the learned features, (n_rows, linear_width).
+
+        all_u : values of rows whatever their weights. A variance is at least a share of theirs, or
+        all of it if u is constant: otherwise, rows unlike the few of a bag would be far away.
+        """
         cdef int64_t n_rows = u.shape[0]
         values = np.asarray(u)
         variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
+        least = np.asarray(all_u).var(axis=0, dtype=np.float64)
+        least *= np.where(variance > CONSTANT * least, MIN_SHARE, 1.0)
         np.asarray(self.mean)[:self.linear_width] = values.mean(axis=0, dtype=np.float64)
-        np.asarray(self.variance)[:self.linear_width] = variance
+        np.asarray(self.least)[:self.linear_width] = least
+        np.asarray(self.variance)[:self.linear_width] = np.maximum(variance, least)
         self.counts[1] = (n_rows + self.batch_size - 1) // self.batch_size
         self.set_units()
 
@@ -118,7 +129,9 @@ cdef class HingeFeatures:
             mean = self.mean[f] + mean * deviation
             variance = variance * deviation * deviation
             self.mean[f] = old * self.mean[f] + (1 - old) * mean
-            self.variance[f] = old * self.variance[f] + (1 - old) * variance
+            self.variance[f] = max(
+                old * self.variance[f] + (1 - old) * variance, self.least[f]
+            )
         self.counts[1] = seen + 1
         self.set_units()
 

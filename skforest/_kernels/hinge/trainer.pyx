@@ -198,20 +198,29 @@ cdef class HingeTrainer:
 
     def init_statistics(self, int64_t n_rows):
         """Set the statistics of learned features from some rows, drawn by weight."""
+        if self.features.linear_width:
+            drawn = self.products(n_rows, True)
+            self.features.reset_statistics(drawn, self.products(n_rows, False))
+
+    def products(self, int64_t n_rows, bint is_drawn):
+        """Return the learned features of rows drawn by weight, or evenly from the whole table."""
         cdef int64_t start, n, i, width = self.features.linear_width
-        cdef float[:, ::1] values
-        if width == 0:
-            return
         u = np.empty((n_rows, width), dtype=np.float32)
-        values = u
+        cdef float[:, ::1] values = u
         for start in range(0, n_rows, self.features.block):
             n = min(self.features.block, n_rows - start)
             with nogil:
-                self.draw(n)
+                if is_drawn:
+                    self.draw(n)
+                else:
+                    for i in range(n):
+                        self.table.copy(
+                            (start + i) * self.table.n_rows // n_rows, &self.features.x[i, 0]
+                        )
                 self.features.project(0, n)
             for i in range(n):
                 memcpy(&values[start + i, 0], &self.features.z[i, 0], width * sizeof(float))
-        self.features.reset_statistics(u)
+        return u
 
     def restore(self, dict arrays):
         """Overwrite some of the arrays with earlier copies."""
