@@ -124,8 +124,8 @@ class SDist(sdist):
         return path
 
 
-# What Cython adds for memoryviews, once for all kernels: they compile in a third of the time. Every
-# kernel that makes an array of a pointer needs a variable that is a memoryview.
+# What Cython adds for memoryviews, once for all kernels: they compile in a third of the time.
+# Every kernel that makes an array of a pointer needs a variable that is a memoryview.
 MEMORYVIEWS = "skforest._kernels.base.memoryviews"
 
 
