@@ -455,6 +455,8 @@ def test_class_weights_count_for_columns_too(classifier, of_last):
     X = rng.normal(size=(150, 4))
     y = np.digitize(X[:, 0] + X[:, 1] + rng.normal(size=150) / 2, [-0.5, 0.7])
     X[:, 3] = np.where(y == 2, X[:, 3], 1.0)
+    X[:, 2] *= np.where(y == 1, 0.1, 1.0)  # by weight, the values of other classes are outliers
+    X[:3, 2] = 20, -30, 40
     X[rng.random(X.shape) < 0.1] = np.nan
     levels = rng.choice(list("abcdefghijklmno"), 150)
     frame = pd.DataFrame(X, columns=list("pqrs")).assign(c=pd.Categorical(levels))
