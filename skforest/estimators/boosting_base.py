@@ -49,10 +49,12 @@ class HeldOutScoring:
 
     def of(self, y, weight):
         """The criterion of the responses of some rows; y as in a TrainingSet."""
-        y, _ = self.model._decoded(y)
+        y, classes = self.model._decoded(y)
         scorer = get_scorer(self.scorer) if isinstance(self.scorer, str) else self.scorer
-        of = partial(predicting, self.model)
-        return Scorer(scorer, of, as_column, y, weight, len(y), "early_stopping")
+        of, lacking = partial(predicting, self.model), ""
+        if classes is not None and y.ndim == 1 and len(others := np.setdiff1d(*classes, y)):
+            lacking = f"; the rows held out for it have none of class {others.tolist()[0]!r}"
+        return Scorer(scorer, of, as_column, y, weight, len(y), "early_stopping", lacking)
 
     def check(self, data, link):
         """Raise the error that the scorer raises for the prediction before the first round."""

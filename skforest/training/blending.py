@@ -135,11 +135,15 @@ class Scorer:
         times as many as before.
     name : str
         Parameter of the estimator, for errors.
+    lacking : str
+        End of errors: which class is not among the rows.
     """
 
-    def __init__(self, scorer, estimator_of, take, y, weight, n_samples, name="scoring"):
+    def __init__(
+        self, scorer, estimator_of, take, y, weight, n_samples, name="scoring", lacking=""
+    ):
         self.scorer, self.estimator_of, self.options = scorer, estimator_of, {}
-        self.name = name
+        self.name, self.lacking = name, lacking
         is_whole = (weight == np.rint(weight)).all()
         is_whole &= weight.sum() <= max(n_samples, 4 * len(weight))
         self.rows = np.repeat(np.arange(len(y)), weight.astype(int) if is_whole else 1)
@@ -167,6 +171,10 @@ class Scorer:
                     f"{self.name} must take sample_weight where the sample_weight of fit are not "
                     f"small whole numbers: {error}"
                 ) from error
+            raise
+        except ValueError as error:
+            if self.lacking:
+                raise ValueError(f"{self.name}: {error}{self.lacking}") from error
             raise
         try:
             return float(found)

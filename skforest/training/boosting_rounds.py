@@ -231,7 +231,7 @@ class BoostingTraining:
             if not np.isfinite(loss):
                 raise ValueError(
                     f"the score of the held-out rows by early_stopping is {-loss} after "
-                    f"{len(self.trees)} rounds"
+                    f"{len(self.trees)} rounds{self.scorer.lacking}"
                 )
         else:
             losses = self.kernel.held_out_losses(self.raw[rows], self.target[rows])

@@ -110,3 +110,17 @@ def test_parameters_that_have_no_effect_or_do_not_exist():
         warnings.simplefilter("error")
         params = {"n_estimators": 1, "loss": "quantile", "quantile": 0.9}
         quick(ObliqueBoostingRegressor, **params).fit(X, X[:, 0])
+
+
+@pytest.mark.filterwarnings("ignore:Only one class is present")
+@pytest.mark.parametrize("scorer", ["neg_log_loss", "roc_auc_ovr"])
+def test_errors_say_that_held_out_rows_lack_a_class(scorer):
+    X, y = np.random.default_rng(0).normal(size=(150, 3)), np.repeat(["a", "b", "c"], [120, 3, 27])
+    model = ObliqueBoostingClassifier(3, early_stopping=scorer, random_state=0)
+    for given in ({}, {"X_val": X[:50], "y_val": y[[0] * 25 + [130] * 25]}):
+        with pytest.raises(ValueError, match="early_stopping: .*held out .* none of class 'b'"):
+            model.fit(X, y, **given)
+    with pytest.raises(ValueError, match="early_stopping is nan .* none of class False"):
+        ObliqueBoostingClassifier(3, early_stopping="roc_auc", random_state=0).fit(
+            X, y != "b", X_val=X[:50], y_val=y[:50] != "b"
+        )
