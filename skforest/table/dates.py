@@ -25,6 +25,7 @@ PARSED = 0.9  # share of the texts of a column that are dates; some are words fo
 N_TRIED = 100  # distinct texts that choose among the formats
 DAYS = "%Y/%m/%d %Y.%m.%d %d.%m.%Y %m/%d/%Y %d/%m/%Y %m-%d-%Y %d-%m-%Y %d-%b-%Y %Y-%m".split()
 DAYS += ["%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %Y", "%B %Y"]
+DAYS += "%d.%m.%y %d/%m/%y %m/%d/%y %d-%b-%y".split()  # years of two digits: 1969 to 2068
 FORMATS = ["ISO", *map("".join, product(DAYS, ("", " %H:%M", " %H:%M:%S", " %I:%M %p")))]
 SINE_DIGITS = 6  # exact enough for minutes, and different numbers also differ in float32
 PERIODS = {"month": 12, "weekday": 7, "hour": 24}
@@ -55,9 +56,10 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     Missing dates, and text that is no date, become NaN. Text is ISO 8601, as ``2025-12-31 18:00``,
-    or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``. Times with a zone, or an
-    offset, are read in the zone that their column had in `fit`, or in UTC if it was text with
-    offsets. Columns without them in `fit` take no others, and the other way round.
+    or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``; years of two digits are those
+    from 1969 to 2068. Times with a zone, or an offset, are read in the zone that their column had
+    in `fit`, or in UTC if it was text with offsets. Columns without them in `fit` take no others,
+    and the other way round.
 
     Examples
     --------

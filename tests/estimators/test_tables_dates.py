@@ -63,7 +63,16 @@ def test_sines_of_equal_heights_are_equal():
 
 
 @pytest.mark.parametrize(
-    "form", ["%Y-%m-%d %H:%M", "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M %p", "%d %B %Y %H:%M:%S", "tz"]
+    "form",
+    [
+        "%Y-%m-%d %H:%M",
+        "%d.%m.%Y %H:%M",
+        "%d.%m.%y %H:%M",
+        "%d-%b-%y %H:%M",
+        "%m/%d/%Y %I:%M %p",
+        "%d %B %Y %H:%M:%S",
+        "tz",
+    ],
 )
 def test_text_and_zones(form):
     X = frame()
