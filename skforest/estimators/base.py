@@ -310,10 +310,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         `feature_map` comes from an earlier fit; None: a new one is fitted. `has_new_labels`: its
         target statistics do not contain y.
         """
-        is_known, seen = feature_map is not None, weight
+        is_known = feature_map is not None
+        seen = weight if has_new_labels else self._seen_weight(y, weight)
+        weight = np.where(seen, weight, 0.0)  # rows of a class of weight 0 are left out
         if not is_known:
-            seen = self._seen_weight(y, weight)
-            weight = np.where(seen, weight, 0.0)  # rows of a class of weight 0 are left out
             limit = None if is_stream else self._limits_features
             excludes = not is_stream and (self._scales_features or self._adds_features)
             scaling = self._scales_features, self._map_scaling, limit
