@@ -114,9 +114,9 @@ time_limit : float or None
 CLASS_WEIGHT = """
 class_weight : dict, list of dict, "balanced" or None
     Weights of the classes; the weight of a row is multiplied by the weight of its class, which is
-    1 if a dict does not contain the class. "balanced": all classes have the same total weight.
-    With several outputs, pass a list with one dict, "balanced" or None per output; the weights of
-    all labels of a row are multiplied.
+    1 if a dict does not contain the class; 0: its rows are left out. "balanced": all classes have
+    the same total weight. With several outputs, pass a list with one dict, "balanced" or None per
+    output; the weights of all labels of a row are multiplied.
 """
 
 ATTRIBUTES = """
@@ -141,8 +141,8 @@ oob_score_ : float
     averaged over outputs. Only with `oob_score`.
 oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64, or list of such arrays
     Class probabilities of every training sample, from the trees that did not draw it, or that a
-    blend trained without it; NaN where there are none, or where its weight is 0. Only with
-    `oob_score`.
+    blend trained without it; NaN where there are none, or where its weight, or that of its class,
+    is 0. Only with `oob_score`.
 oob_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs_), float64
     Predictions of every training sample, from the trees that did not draw it, or that a blend
     trained without it; NaN where there are none, or where its weight is 0. Only with `oob_score`.
@@ -188,15 +188,15 @@ the training range, are moved towards this range without changing their order; s
 Parameters
 ----------
 X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    Rows with the same columns as in `fit`, sparse where it takes sparse X. Unknown levels and
-    missing values are allowed, see :doc:`/guide/tables`.
+    Rows with the same columns as in `fit`, sparse only if `fit` takes sparse X. Unknown levels
+    and missing values are allowed, see :doc:`/guide/tables`.
 """,
     "takes_rows": """
 Parameters
 ----------
 X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
     Or of shape ``(n_samples, *feature_shape)``. Rows with the same columns as in `fit`, sparse
-    where it takes sparse X. Unknown levels and missing values are allowed, see
+    only if `fit` takes sparse X. Unknown levels and missing values are allowed, see
     :doc:`/guide/tables`.
 """,
     "takes_targets": """

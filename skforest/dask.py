@@ -405,7 +405,7 @@ def _trained_blend(blend, partitions, sample):
     for name, fitted in blend.members_.items():
         if _trains_members(fitted):
             blend.members_[name] = _trained_forest(_unfitted(fitted), partitions, sample)
-    vars(blend).pop("_held_out")  # for intervals: of the forests of the sample
+    vars(blend).pop("_held_out")  # scores of the forests of the sample, which are replaced
     return blend
 
 

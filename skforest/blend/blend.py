@@ -195,7 +195,7 @@ REFERENCES = """
 class _Blend(TableEstimator):
     """Parameters and training shared by classifier and regressor."""
 
-    _holds_out_with = ""  # in an error of intervals: all blends hold out rows, except on dask
+    _how_to_hold_out = "use a blend that was not trained by skforest.dask"
     _parameter_constraints: dict = {
         "members": [StrOptions({"auto"}), list, tuple],
         "preset": [StrOptions({"fast", "balanced", "best"})],

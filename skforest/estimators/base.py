@@ -103,7 +103,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
     _limits_features = None  # `limit` of the feature map
-    _holds_out_with = ""  # parameters that make predictions of held-out rows, for an error
+    _how_to_hold_out = "use a blend with this estimator as its only member"  # for an error
     _adds_features = False  # do directions add up all features of a part of a grid?
     # Are small forests trained to decide whether indicators of missing values stay? Greedy splits
     # suffer from many of them; in joint training, their weights can become small.
@@ -311,14 +311,15 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         target statistics do not contain y.
         """
         is_known = feature_map is not None
-        seen = weight if has_new_labels else self._seen_weight(y, weight)
+        seen = weight if has_new_labels else self._class_weighted(y, weight)
+        levels = levels if is_known else self._levels_of(X, levels, weight > 0, seen > 0)
         weight = np.where(seen, weight, 0.0)  # rows of a class of weight 0 are left out
         if not is_known:
             limit = None if is_stream else self._limits_features
             excludes = not is_stream and (self._scales_features or self._adds_features)
             scaling = self._scales_features, self._map_scaling, limit
-            names = getattr(self, "feature_names_in_", None), excludes
-            feature_map = FeatureMap.fit(X, seen, levels, *scaling, *names)
+            names = getattr(self, "feature_names_in_", None)
+            feature_map = FeatureMap.fit(X, seen, levels, *scaling, names, excludes)
         self._find_float64_columns(X, seen, feature_map.scale, is_known)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
@@ -328,7 +329,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             data = TrainingSet(Z, y, weight, feature_map)
         del Z
         statistics = None
-        seen = data.weight if has_new_labels else self._seen_weight(data.y, data.weight)
+        seen = data.weight if has_new_labels else self._class_weighted(data.y, data.weight)
         if levels and not has_new_labels:
             n_classes = self.n_classes_ if is_classifier(self) else None
             y = self._without_outliers(data.y, seen)
@@ -542,7 +543,7 @@ class BootstrapMixin:
         ],
         "oob_score": ["boolean"],
     }
-    _holds_out_with = "pass bootstrap=True and oob_score=True, or "
+    _how_to_hold_out = f"pass bootstrap=True and oob_score=True, or {BaseForest._how_to_hold_out}"
 
     def _validate_fit(self, X, y, sample_weight, known_levels=None):
         for name, is_default in (

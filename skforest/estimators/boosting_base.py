@@ -92,7 +92,7 @@ def as_column(rows):
 class ObliqueBoosting(GivenRowsMixin, BaseForest):
     """Parameters and training shared by classifier and regressor; not for direct use."""
 
-    _holds_out_with = "pass early_stopping=True, or "
+    _how_to_hold_out = f"pass early_stopping=True, or {BaseForest._how_to_hold_out}"
     _criterion = "squared_error"
     _scales_features = True
     _limits_features = "usual"

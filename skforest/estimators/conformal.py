@@ -92,9 +92,7 @@ class ConformalMixin:
         held_out = vars(self).get("_held_out")
         if held_out is None:
             raise ValueError(
-                f"{method} needs predictions of held-out rows, which models of skforest.dask do "
-                f"not have: {self._holds_out_with}use a blend with this estimator as its only "
-                "member"
+                f"{method} needs predictions of held-out rows: {self._how_to_hold_out}"
             )
         gate = held_out.get("gate")
         if gate is not None and gate != self._routing_forest.gate:

@@ -34,7 +34,7 @@ the last call if it has more rows. A unit is updated when it would become twice 
 large, or when the centre has moved by one unit. If a call has fewer rows than `batch_size_`, they
 are kept for the next call. A warning names each column, or y, if most of its values are more than
 10 units away from earlier rows. `schedule`, `max_iter`, `early_stopping`, `time_limit`,
-`bootstrap`, `max_samples` and `oob_score` have no effect, but must fit each other. Of the
+`bootstrap`, `max_samples` and `oob_score` have no effect, but must be consistent. Of the
 parameters on which training depends, only `learning_rate` may change between calls. A model from
 `fit` is replaced, not continued.
 

@@ -193,10 +193,10 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
         return data
 
     def _with_class_weights(self, data):
-        weight = self._seen_weight(data.y, data.weight)
+        weight = self._class_weighted(data.y, data.weight)
         return data if weight is data.weight else data.with_weight(weight)
 
-    def _seen_weight(self, y, weight):
+    def _class_weighted(self, y, weight):
         if self.class_weight in (None, "balanced_subsample"):
             return weight
         given, codes = self.class_weight, y.astype(np.int32)

@@ -19,6 +19,7 @@ from .._warnings import warn_caller
 from ..forest.storage import as_levels
 from ..table.feature_map import MISSING
 from ..table.frames import (
+    UNKNOWN,
     as_frame,
     as_numpy_target,
     find_categories,
@@ -238,7 +239,26 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         return table, is_categorical
 
-    def _seen_weight(self, y, weight):
+    def _levels_of(self, X, levels, counted, kept):
+        """Levels that occur in `kept` rows, as `_validate_fit` returns them for `counted` ones.
+
+        Both are masks. If some of the counted rows are not kept, X gets the new numbers of levels.
+        """
+        if not levels or np.array_equal(counted, kept):
+            return levels
+        found = {}
+        for j, known in levels.items():
+            is_level = X[:, j] >= 0
+            code = X[is_level, j].astype(np.int64)
+            used = np.unique(code[kept[is_level]])
+            number = np.full(len(known), UNKNOWN)
+            number[used] = np.arange(len(used))
+            X[is_level, j], found[j] = number[code], [known[k] for k in used]
+        found = as_levels(found)
+        found.ordered = levels.ordered
+        return found
+
+    def _class_weighted(self, y, weight):
         """Weights of samples or rows, multiplied by those of their classes."""
         return weight
 

@@ -35,7 +35,7 @@ def _of_max_abs(step):
 
 
 def _of_imputer(step):
-    yield "fill", step.statistics_.astype(np.float64)
+    yield "fill", step.statistics_
 
 
 OPERATIONS = {

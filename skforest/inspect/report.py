@@ -343,9 +343,9 @@ def _class_curves(subject):
     shown = [k for k in range(len(classes)) if 0 < np.mean(y == classes[k]) < 1]
     shown = [subject.shown] if len(classes) == 2 and shown else shown[:MAX_CURVES]
     for k in shown:
-        colour, own = COLOURS[k % len(COLOURS)], (y == classes[k], proba[:, k])
-        RocCurveDisplay.from_predictions(*own, ax=roc, name=in_legend(str(classes[k])))
-        truth, mean = calibration_curve(*own, n_bins=10, strategy="quantile")
+        colour, of_class = COLOURS[k % len(COLOURS)], (y == classes[k], proba[:, k])
+        RocCurveDisplay.from_predictions(*of_class, ax=roc, name=in_legend(str(classes[k])))
+        truth, mean = calibration_curve(*of_class, n_bins=10, strategy="quantile")
         calibration.plot(mean, truth, "o-", color=colour, markersize=3, linewidth=1)
         roc.lines[-1].set_color(colour)
     for ax in (roc, calibration):

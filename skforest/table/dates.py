@@ -1,5 +1,6 @@
 """Dates as numbers."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import product
 from numbers import Integral, Real
@@ -29,7 +30,8 @@ DAYS += "%d.%m.%y %d/%m/%y %m/%d/%y %d-%b-%y".split()  # years of two digits: 19
 FORMATS = ["ISO", *map("".join, product(DAYS, ("", " %H:%M", " %H:%M:%S", " %I:%M %p")))]
 SINE_DIGITS = 6  # exact enough for minutes, and different numbers also differ in float32
 PERIODS = {"month": 12, "weekday": 7, "hour": 24}
-NAIVE = ""  # the zone of columns with a dtype of times without one
+NAIVE = ""  # the zone of columns whose times have none
+FINER = ("ns", "ps", "fs", "as")  # units of times that are rounded to microseconds
 
 
 class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -58,8 +60,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Missing dates, and text that is no date, become NaN. Text is ISO 8601, as ``2025-12-31 18:00``,
     or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``; years of two digits are those
     from 1969 to 2068. Times with a zone, or an offset, are read in the zone that their column had
-    in `fit`, or in UTC if it was text with offsets. Columns without them in `fit` take no others,
-    and the other way round.
+    in `fit`, or in UTC if it was text with offsets. A column without zones and offsets in `fit`
+    takes no times with them later, and a column with them takes no times without.
 
     Examples
     --------
@@ -255,7 +257,8 @@ def times_of(table, j, zone, form):
         if times.dtype == object:  # of pyarrow in pandas
             times = np.array([None if is_missing(v) else v for v in times.tolist()], "M8[us]")
         found = times.astype("M8[us]")
-        found[found.astype(times.dtype) != times] = "NaT"  # beyond the range of microseconds
+        if np.datetime_data(times.dtype)[0] not in FINER:  # beyond the range of microseconds
+            found[found.astype(times.dtype) != times] = "NaT"
         return found
     texts = table.values(j).tolist()
     moments = {text: _moment(text, form) for text in set(texts)}
@@ -306,7 +309,10 @@ def _zone_of(column):
 
 
 def _zone_in_fit(table, j, form):
-    """The zone of a training column: UTC for text with offsets, None for text of both kinds."""
+    """The zone of a training column: UTC for text with offsets.
+
+    None for text of which only some has offsets, and without any date.
+    """
     column = table.columns[j]
     zone = _zone_of(column)
     if zone is None and _has_times(column):
@@ -315,22 +321,21 @@ def _zone_in_fit(table, j, form):
         moments = [_moment(text, form) for text in set(table.values(j).tolist())]
         have_zones = {moment.tzinfo is not None for moment in moments if moment}
         return {(True,): "UTC", (False,): NAIVE}.get((*have_zones,))
-    try:
-        _place(zone)
-    except ValueError:
-        raise ValueError(
-            f"column {table.names[j]!r} of X has the time zone {zone}, which has no known name: "
-            "convert it, as with dt.tz_convert('Europe/Berlin')"
-        ) from None
+    _place(zone)
     return zone
 
 
 def _place(zone):
     """The tzinfo of a zone, such as "America/New_York" or "UTC+05:30"; ValueError if unknown."""
-    try:
+    with suppress(ValueError, ZoneInfoNotFoundError):
         return UTC if zone == "UTC" else ZoneInfo(zone)
-    except (ValueError, ZoneInfoNotFoundError):
+    try:
         return datetime.strptime(zone.removeprefix("UTC"), "%z").tzinfo
+    except ValueError:
+        raise ValueError(
+            f"X has times in the zone {zone}, which has no known name: convert them, as with "
+            "dt.tz_convert('Europe/Berlin')"
+        ) from None
 
 
 def _has_times(column):
@@ -348,9 +353,9 @@ def _local(column, zone):
     """A column of times with a zone as local times of a zone."""
     place = _place(zone)
     if isinstance(place, timezone) and not _is_pandas(column):
-        minutes = round(place.utcoffset(None) / timedelta(minutes=1))
+        seconds = round(place.utcoffset(None) / timedelta(seconds=1))
         utc = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return utc.dt.offset_by(f"{minutes}m")
+        return utc.dt.offset_by(f"{seconds}s")
     if not _is_pandas(column):
         return column.dt.convert_time_zone(zone).dt.replace_time_zone(None)
     native = column.to_native().dt.tz_convert(zone).dt.tz_localize(None)
@@ -359,7 +364,7 @@ def _local(column, zone):
 
 def _moment(value, form):
     """A text, or an object of a date, as datetime; None if it is missing or has another form."""
-    if is_missing(value) or isinstance(value, Real):
+    if is_missing(value) or isinstance(value, Real | timedelta):
         return None
     text, form = (value, form) if isinstance(value, str) else (value.isoformat(), "ISO")
     try:

@@ -294,7 +294,8 @@ def _kind_of_array(column):
     kinds = {type(value) for value in column.tolist() if not is_missing(value)}
     if kinds and all(issubclass(kind, str) for kind in kinds):
         return CATEGORY
-    return DATE if any(hasattr(kind, "isoformat") for kind in kinds) else NUMBER
+    is_date = any(hasattr(kind, "isoformat") or issubclass(kind, timedelta) for kind in kinds)
+    return DATE if is_date else NUMBER
 
 
 # ---------------------------------------------------------------------------------- reading tables

@@ -158,7 +158,7 @@ class HingeMethod(Method):
         kernel.set_units(data.units)
         given, weight = data.validation, data.weight
         if source.is_kept_apart is not None and not weight[~source.is_kept_apart].any():
-            weight = data.count  # a sample of held-out rows alone
+            weight = data.count  # the bag drew only rows that are held out: it takes all others
         if given is not None:
             others = self.loss.scale.standardized(given.target, data.units)
             given = given.X, others, given.weight

@@ -438,15 +438,28 @@ def test_zones_without_a_usual_name():
     model = DateFeatures().fit(named)
     pd.testing.assert_frame_equal(model.transform(other), model.transform(named))
     of_dateutil = pd.DataFrame({"when": when.tz_localize("dateutil/Europe/Berlin")})
-    with pytest.raises(ValueError, match="column 'when' of X has the time zone tzfile"):
+    with pytest.raises(ValueError, match="X has times in the zone tzfile"):
         DateFeatures().fit(of_dateutil)
 
 
 @pytest.mark.parametrize("value", [time(10, 30), timedelta(hours=3)])
 def test_objects_of_times_of_day_and_durations(value):
     X = pd.DataFrame({"when": pd.Series([value, None, value], dtype=object)})
-    with pytest.raises(TypeError, match="column 'when' of X"):
-        ManifoldForestRegressor(2).fit(X, [1.0, 2.0, 3.0])
-    if isinstance(value, time):
+    for fit in (DateFeatures().fit, ManifoldForestRegressor(2).fit):
         with pytest.raises(TypeError, match="column 'when' of X holds durations or times of day"):
-            DateFeatures().fit(X)
+            fit(X, [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "timestamp[ns][pyarrow]", "polars"])
+def test_nanoseconds_are_rounded(kind):
+    when = pd.to_datetime([1.7e9 + 0.1234567, 1.7e9 + 5.3], unit="s").astype("datetime64[ns]")
+    frame = pd.DataFrame({"when": when})
+    expected = DateFeatures().fit_transform(frame.astype("datetime64[us]"))
+    if kind == "polars":
+        given = pytest.importorskip("polars").from_pandas(frame)
+    else:
+        given = frame.astype(kind)
+    found = DateFeatures().fit_transform(given)
+    found = found.to_pandas() if kind == "polars" else found
+    assert list(found) == list(expected)
+    np.testing.assert_allclose(found.to_numpy(), expected.to_numpy())

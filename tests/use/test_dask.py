@@ -313,7 +313,7 @@ def test_a_blend_of_regressors_on_frames(data):
     assert blend.score(frame, target) > 0.7
     found = on_dask.predict(blend, chunks[0]).compute()
     np.testing.assert_array_equal(found, blend.predict(frame))
-    with pytest.raises(ValueError, match="held-out rows, which models of skforest.dask do not"):
+    with pytest.raises(ValueError, match="use a blend that was not trained by skforest.dask"):
         blend.predict_interval(frame)  # those of the sample are of other forests
     order = np.argsort(target)
     with pytest.warns(UserWarning, match="explain .* of the variance") as record:

@@ -149,7 +149,8 @@ SKF_KERNEL(skf_best_cut,
            (sums, n, stride, at_h, at_n, total, l2, least, best_gain, best_bin))
 {
     double left[SKF_MOST_TERMS][264], right_square[264], gain[264]; /* in different cache sets */
-    double square = 0, most[8], at[8]; /* of every eighth cut: the largest gain, and its bin */
+    /* Lane i has the cuts i, i + 8, ...: the largest gain, and the bin of that cut minus i. */
+    double square = 0, most[8], at[8];
     const double *left_h = left[at_h], *left_n = left[at_n];
     const double all_h = total[at_h], all_n = total[at_n], small = 1e-12 * (all_h + l2);
     if (stride == 2)

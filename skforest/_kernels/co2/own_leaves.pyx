@@ -13,7 +13,7 @@ from ..base.stump cimport SOFT, StumpLeaves
 
 
 cdef object array_of(const float* values, int64_t n):
-    """Return an array of n numbers, which are not copied."""
+    """Return an array of n numbers, which are not copied: it lives as long as its memory."""
     cdef float[::1] view = <float[:n]> <float*> values
     return np.asarray(view)
 

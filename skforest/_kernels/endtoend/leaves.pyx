@@ -53,7 +53,7 @@ cdef class SoftLeaves:
     def values(self):
         """Return shares of classes, or (means, variances), of shape (n_leaves, n_outputs)."""
         cdef int64_t n = self.n_leaves, k = self.n_outputs
-        cdef double[:, ::1] mean
+        cdef double[:, ::1] mean  # a module that makes arrays needs a memoryview, see setup.py
         if self.is_class:
             return np.array(<float[:n, :k]>self.share, dtype=np.float64)
         mean = <double[:n, :k]>self.mean

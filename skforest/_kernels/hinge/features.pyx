@@ -19,8 +19,8 @@ cdef enum:
     LEAST_BLOCK = 16           # smallest number of rows of z
     CACHE = 1 << 19            # bytes of z that stay in the cache while trees read them
 
-MIN_SHARE = 0.01               # smallest variance of a feature, relative to that in all rows
-CONSTANT = 1e-6                # of a feature that is constant in a bag, likewise
+MIN_SHARE = 0.01      # smallest variance of a feature in a bag, relative to that in all rows
+CONSTANT = 1e-6       # a feature with a smaller share counts as constant in the bag
 
 
 cpdef int64_t padded(int64_t n) noexcept nogil:
@@ -77,7 +77,7 @@ cdef class HingeFeatures:
         self.gradient = np.zeros((self.patch_size, self.patch_width), dtype=np.float32)
         self.centre, self.unit = np.zeros((2, self.width), dtype=np.float32)
         self.sum, self.square = np.zeros((2, self.width), dtype=np.float32)
-        self.least = np.zeros(self.width)
+        self.least = arrays.setdefault("least", np.zeros(self.width))
         for f in range(self.linear_width, self.width):     # units of columns never change
             self.centre[f] = <float>self.mean[f]
             self.unit[f] = <float>(1 / sqrt(self.variance[f]))
@@ -92,16 +92,17 @@ cdef class HingeFeatures:
             self.centre[f] = <float>self.mean[f]
             self.unit[f] = <float>(1 / sqrt(self.variance[f] + SKF_MIN_VARIANCE))
 
-    def reset_statistics(self, const float[:, ::1] u, const float[:, ::1] all_u):
+    def reset_statistics(self, const float[:, ::1] u, const float[:, ::1] u_of_table):
         """Set mean and variance from values u of the learned features, (n_rows, linear_width).
 
-        all_u : values of rows whatever their weights. A variance is at least a share of theirs, or
-        all of it if u is constant: otherwise, rows unlike the few of a bag would be far away.
+        u_of_table : values of rows of the whole table, also those that the bag does not see. A
+        variance is at least a share of theirs, or all of it if u is constant: otherwise, rows
+        unlike the few of a bag would be far away.
         """
         cdef int64_t n_rows = u.shape[0]
         values = np.asarray(u)
         variance = values.var(axis=0, ddof=1, dtype=np.float64) if n_rows > 1 else 1
-        least = np.asarray(all_u).var(axis=0, dtype=np.float64)
+        least = np.asarray(u_of_table).var(axis=0, dtype=np.float64)
         least *= np.where(variance > CONSTANT * least, MIN_SHARE, 1.0)
         np.asarray(self.mean)[:self.linear_width] = values.mean(axis=0, dtype=np.float64)
         np.asarray(self.least)[:self.linear_width] = least
