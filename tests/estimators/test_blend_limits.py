@@ -37,7 +37,7 @@ def test_members_that_have_no_time_are_left_out():
     members = [
         ManifoldForestClassifier(10),
         CO2ForestClassifier(30_000, **CO2),
-        ExtraTreesClassifier(),
+        ExtraTreesClassifier(1000),
     ]
     with pytest.warns(UserWarning, match="time_limit=0.5: ExtraTrees left out of the blend"):
         blend = classifier(members=members, time_limit=0.5).fit(X, y)
