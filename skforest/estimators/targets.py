@@ -193,14 +193,14 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
         return data
 
     def _with_class_weights(self, data):
+        """The training set with its weights multiplied by those of the classes."""
         weight = self._class_weighted(data.y, data.weight)
         return data if weight is data.weight else data.with_weight(weight)
 
     def _class_weighted(self, y, weight):
         if self.class_weight in (None, "balanced_subsample"):
             return weight
-        given, codes = self.class_weight, y.astype(np.int32)
-        n_outputs = codes.shape[1]
+        given, codes, n_outputs = self.class_weight, y.astype(np.int32), y.shape[1]
         if isinstance(given, list) and len(given) != n_outputs:
             raise ValueError(
                 f"class_weight={given!r} has {len(given)} entries, y has {n_outputs} outputs"

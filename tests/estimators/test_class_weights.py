@@ -1,0 +1,61 @@
+"""Class weights of tables: what columns become, levels, rows of a class of weight 0."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from makers import assert_same_trees
+from sklearn.base import clone
+
+from skforest import CO2ForestClassifier, ManifoldForestClassifier, refine
+
+
+@pytest.mark.every_class
+@pytest.mark.parametrize("of_last", [1.0, 0.0])
+def test_class_weights_count_for_columns_too(classifier, of_last):
+    """Means of missing values and of levels, units, and columns that are constant elsewhere."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    y = np.digitize(X[:, 0] + X[:, 1] + rng.normal(size=150) / 2, [-0.5, 0.7])
+    X[:, 3] = np.where(y == 2, X[:, 3], 1.0)
+    X[:, 2] *= np.where(y == 1, 0.1, 1.0)  # by weight, the values of other classes are outliers
+    X[:3, 2] = 20, -30, 40
+    X[rng.random(X.shape) < 0.1] = np.nan
+    levels = np.where(
+        y == 2, rng.choice(list("abcyz"), 150), rng.choice(list("abcdefghijklm"), 150)
+    )
+    frame = pd.DataFrame(X, columns=list("pqrs")).assign(c=pd.Categorical(levels))
+    class_weight = {0: 1.0, 1: 6.0, 2: of_last}
+    weight = np.array([class_weight[label] for label in y])
+    for given in (X, frame):
+        weighted = clone(classifier).set_params(class_weight=class_weight).fit(given, y)
+        by_hand = clone(classifier).fit(given, y, sample_weight=weight)
+        found, expected = weighted.predict_proba(given), by_hand.predict_proba(given)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        if not of_last:  # a column that is constant in the other classes
+            one, other = (
+                frame.assign(s=value) if given is frame else np.c_[X[:, :3], np.full(150, value)]
+                for value in (1.0, 50.0)
+            )
+            found = weighted.predict_proba(one)
+            np.testing.assert_array_equal(found, weighted.predict_proba(other))
+
+
+@pytest.mark.parametrize("cls", [ManifoldForestClassifier, CO2ForestClassifier])
+def test_a_class_of_weight_0_in_warm_starts_and_refinement(cls):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    y = np.digitize(X[:, 0] + rng.normal(size=150) / 2, [-0.5, 0.7])
+    X[rng.random(X.shape) < 0.1] = np.nan
+    options = {"class_weight": {2: 0.0}, "bootstrap": True, "oob_score": True, "random_state": 0}
+    once = cls(20, **options).fit(X, y)
+    grown = cls(15, warm_start=True, **options).fit(X, y).set_params(n_estimators=20).fit(X, y)
+    assert_same_trees(once, grown)
+    assert once.oob_score_ == grown.oob_score_
+    assert np.isnan(once.oob_decision_function_[y == 2]).all()
+    if cls is CO2ForestClassifier:
+        refined = refine(once, X, y, random_state=0)
+        found, expected = (
+            one.forest_.node_weight[one.forest_.tree_start[:-1]] for one in (refined, once)
+        )
+        np.testing.assert_array_equal(found, expected)
+        assert hasattr(refined, "oob_score_")
