@@ -184,7 +184,9 @@ def test_routes_are_as_defined(shape, wrap, unordered, gate, aggregate, dtype):
         assert len(np.unique(expected, axis=0)) > 1
 
 
-@pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 256, 521])
+# Few splits and trees, and trees with more splits than are decided at once, for many rows.
+@pytest.mark.parametrize("n_trees, n_splits", [(2, 20), (9, 150)])
+@pytest.mark.parametrize("n_rows", [1, 8, 9, 16, 33, 521])
 @pytest.mark.parametrize(
     "shape, high",
     [
@@ -197,11 +199,15 @@ def test_routes_are_as_defined(shape, wrap, unordered, gate, aggregate, dtype):
         ((2, 3, 4), 4),
     ],
 )
-def test_trees_of_boxes_route_bytes_as_floats(shape, high, n_rows):
+def test_trees_of_boxes_route_bytes_as_floats(shape, high, n_rows, n_trees, n_splits):
     """Two ways to route rows: by tables of sums, and node by node; sums below and above 2^15."""
     rng = np.random.default_rng(n_rows)
-    forest = random_forest(rng, shape, n_splits=20, n_trees=2, n_each=40, kinds=("box",))
+    forest = random_forest(
+        rng, shape, n_splits=n_splits, n_trees=n_trees, n_each=40, kinds=("box",)
+    )
     arrays = forest.arrays
+    if n_rows % 2:
+        arrays["node_weight"] = []  # as in slim forests
     n = len(arrays["threshold"])
     arrays["direction"] = rng.integers(forest.n_features, forest.n_features + 40, size=n)
     arrays["direction"][::4] = rng.integers(forest.n_features, size=len(range(0, n, 4)))

@@ -14,6 +14,7 @@ cdef class Scratch:
     cdef list arrays           # keeps alive the memory that the pointers refer to
 
     cdef void* bytes_of(self, int64_t n_bytes) except NULL
+    cdef void* aligned(self, int64_t n_bytes) except NULL
     cdef float* floats(self, int64_t n) except NULL
     cdef double* doubles(self, int64_t n) except NULL
     cdef int32_t* ints(self, int64_t n) except NULL

@@ -28,6 +28,11 @@ cdef class Scratch:
         view = array
         return &view[0]
 
+    cdef void* aligned(self, int64_t n_bytes) except NULL:
+        """Return an array that starts at a multiple of 64 bytes, as long vectors do."""
+        cdef size_t place = <size_t>self.bytes_of(n_bytes + 64)
+        return <void*>((place + 63) & ~<size_t>63)
+
     cdef float* floats(self, int64_t n) except NULL:
         return <float*>self.bytes_of(n * <int64_t>sizeof(float))
 

@@ -7,11 +7,16 @@ look-ups:
 
 The sums are whole numbers, so the order of the additions does not matter, and rows take the same
 branches as node by node.
+
+The splits near the root, which most rows reach, are all decided for 32 rows at a time, with the
+entries of their tables side by side; rows then descend one by one from where they leave these
+splits.
 """
 
 from libc.math cimport floor
-from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memset
+from libc.stdint cimport (
+    INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+)
 
 import numpy as np
 
@@ -21,26 +26,43 @@ from .trees cimport HARD, Output, PackedTrees, Way
 
 cdef extern from "predict/route.h" nogil:
     ctypedef struct Step "skf_step":
-        uint16_t one
-        uint16_t two
-        uint16_t across
-        uint16_t down
+        uint16_t[8] place
         int32_t threshold
         uint32_t next
 
+    ctypedef struct Top "skf_top":
+        uint64_t kept
+        int64_t step
+
+    enum:
+        SKF_BIT_ROWS
+        SKF_CANDIDATES
     void skf_fill_u16(const uint8_t*, int, int, uint16_t*)
     void skf_fill_u32(const uint8_t*, int, int, uint32_t*)
+    void skf_turn_u16(const uint16_t*, int64_t, int64_t, uint16_t*)
+    void skf_turn_u32(const uint32_t*, int64_t, int64_t, uint32_t*)
+    void skf_exits_u16(
+        const Step*, const Top*, int64_t, const uint16_t*, const int32_t*, int32_t*
+    )
+    void skf_exits_u32(
+        const Step*, const Top*, int64_t, const uint32_t*, const int32_t*, int32_t*
+    )
     void skf_route_u16(
-        const Step*, const int32_t*, int32_t, const uint16_t*, int64_t, int64_t, int, int32_t*
+        const Step*, const int32_t*, const int32_t*, uint32_t, const uint16_t*, int64_t, int64_t,
+        int, int, uint64_t*, int32_t*
     )
     void skf_route_u32(
-        const Step*, const int32_t*, int32_t, const uint32_t*, int64_t, int64_t, int, int32_t*
+        const Step*, const int32_t*, const int32_t*, uint32_t, const uint32_t*, int64_t, int64_t,
+        int, int, uint64_t*, int32_t*
     )
 
 # Chosen without a stored measurement. They change the speed of predictions, but no bit.
 cdef enum:
-    BLOCK_ROWS = 256         # largest number of rows with tables at once
+    BLOCK_ROWS = 128         # largest number of rows with tables at once
     BLOCK_BYTES = 1 << 20    # largest number of bytes of these tables: about a cache
+    PADDING = 32             # additional rows, as many as are routed at once
+    MIN_ROWS = 16            # fewest rows for which the splits near the root are decided at once,
+    MIN_TREES = 8            # and fewest trees, since entries of tables are brought side by side
 
 
 cdef class SumSteps:
@@ -51,8 +73,14 @@ cdef class SumSteps:
     cdef int64_t size              # entries of one table
     cdef bint small                # sums of boxes are below 2^15, so tables are uint16
     cdef bint has_contrasts        # some splits subtract a second box
-    cdef Step* steps               # the splits of all trees
+    cdef Step* steps               # the splits of all trees, and a last one that no row leaves
+    cdef uint32_t idle             # the number of the last one
     cdef int32_t* first            # left child of every split
+    cdef Top* top                  # the splits near the root of all trees
+    cdef int64_t* top_start        # the first of them of every tree
+    # Where rows go on, exit by exit: a split, or -1 - node for a leaf. Tree t has one more exit
+    # than splits in `top`, from top_start[t] + t on.
+    cdef int32_t* exits
     cdef int32_t* root             # split at the root of every tree, -1 if it is a leaf
 
     cdef int build(self, arrays, const Directions* directions) except -1:
@@ -71,8 +99,17 @@ cdef class SumSteps:
         self.size = <int64_t>(self.height + 1) * (self.width + 1)
         self.scratch = Scratch()
         self.steps = <Step*>self.scratch.bytes_of((n_splits + 1) * <int64_t>sizeof(Step))
+        self.idle = <uint32_t>n_splits
+        self.steps[n_splits].threshold = INT32_MAX
+        self.steps[n_splits].next = 4 * self.idle
         self.first = self.scratch.ints(n_splits)
         self.root = self.scratch.ints(n_trees)
+        cdef int64_t n_top = min(n_splits, n_trees * (SKF_CANDIDATES - 1))
+        self.top = <Top*>self.scratch.bytes_of((n_top + 1) * <int64_t>sizeof(Top))
+        self.top_start = self.scratch.longs(n_trees + 1)
+        self.exits = self.scratch.ints(n_top + n_trees)
+        self.top_start[0] = 0
+        cdef const double[::1] weight = arrays["node_weight"]
         cdef int32_t[::1] step_of = np.empty(np.diff(tree_start).max(initial=0), dtype=np.int32)
         for tree in range(n_trees):
             start = tree_start[tree]
@@ -84,6 +121,7 @@ cdef class SumSteps:
             )
             largest = max(largest, volume)
             self.root[tree] = step_of[0]
+            self.write_top(tree, child[start:end], weight, start, step_of)
         self.small = 255 * largest < 32768
         return 0
 
@@ -144,16 +182,78 @@ cdef class SumSteps:
             if other == corner:                # a contrast with itself is 0: an empty box
                 other = -1
                 height = 0
-            step.one = self.position(corner)
-            step.two = self.position(other) if other >= 0 else step.one
-            self.has_contrasts = self.has_contrasts or step.two != step.one
-            step.across = <uint16_t>width
-            step.down = <uint16_t>(height * (self.width + 1))
+            self.write_places(corner, height, width, step.place)
+            if other >= 0:
+                self.write_places(other, height, width, step.place + 4)
+                self.has_contrasts = True
         return largest
 
-    cdef uint16_t position(self, int32_t corner) noexcept nogil:
-        """Return the position in a table of the sum above and left of a feature."""
-        return <uint16_t>(corner // self.width * (self.width + 1) + corner % self.width)
+    cdef void write_top(
+        self, int64_t tree, const int32_t[::1] child, const double[::1] weight, int64_t root,
+        const int32_t[::1] step_of
+    ) noexcept nogil:
+        """Choose splits near the root, those of the largest weight first, and number their exits.
+
+        `weight` has the weights of the nodes of all trees; without them, splits are taken level by
+        level.
+        """
+        cdef int64_t first = self.top_start[tree], first_exit = first + tree
+        cdef int32_t n = 0, n_open = 0, i, k, best, node, side
+        # Splits whose parent is chosen, with the number of the parent and the side; and the chosen
+        # ones, with the numbers of the chosen ones below either side, the number of their exits,
+        # and the first exit.
+        cdef int32_t[SKF_CANDIDATES] open_node, open_below
+        cdef int32_t[SKF_CANDIDATES] chosen, count, start
+        cdef int32_t[2 * SKF_CANDIDATES] below
+        if step_of[0] >= 0:
+            open_node[0], open_below[0], n_open = 0, -1, 1
+        while n_open and n < SKF_CANDIDATES - 1:
+            best = 0
+            for i in range(1, n_open if weight.shape[0] else 1):
+                if weight[root + open_node[i]] > weight[root + open_node[best]]:
+                    best = i
+            node = open_node[best]
+            if open_below[best] >= 0:
+                below[open_below[best]] = n
+            chosen[n] = node
+            n_open -= 1
+            for i in range(best, n_open):
+                open_node[i], open_below[i] = open_node[i + 1], open_below[i + 1]
+            for side in range(2):
+                below[2 * n + side] = -1
+                if step_of[child[node] + side] >= 0:
+                    open_node[n_open], open_below[n_open] = child[node] + side, 2 * n + side
+                    n_open += 1
+            n += 1
+        for k in range(n - 1, -1, -1):     # parents are chosen before their children
+            count[k] = 0
+            for side in range(2):
+                count[k] += count[below[2 * k + side]] if below[2 * k + side] >= 0 else 1
+        start[0] = 0
+        for k in range(n):
+            self.top[first + k].step = step_of[chosen[k]]
+            i = count[below[2 * k]] if below[2 * k] >= 0 else 1     # exits of the left side
+            self.top[first + k].kept = ~(((<uint64_t>1 << i) - 1) << start[k])
+            for side in range(2):
+                node = child[chosen[k]] + side
+                if below[2 * k + side] >= 0:
+                    start[below[2 * k + side]] = start[k] + side * i
+                else:
+                    self.exits[first_exit + start[k] + side * i] = (
+                        step_of[node] if step_of[node] >= 0 else -1 - node
+                    )
+        self.top_start[tree + 1] = first + n
+
+    cdef void write_places(
+        self, int32_t corner, int32_t height, int32_t width, uint16_t* place
+    ) noexcept nogil:
+        """Store the places in a table of the four sums of a box."""
+        cdef int32_t across = width, down = height * (self.width + 1)
+        cdef int32_t first = corner // self.width * (self.width + 1) + corner % self.width
+        place[0] = <uint16_t>(first + across + down)
+        place[1] = <uint16_t>(first + across)
+        place[2] = <uint16_t>(first + down)
+        place[3] = <uint16_t>first
 
     cdef int64_t block_rows(self) noexcept nogil:
         """Return the number of rows whose tables fit into a cache."""
@@ -169,21 +269,64 @@ cdef class SumSteps:
             else:
                 skf_fill_u32(rows + i * n_features, self.height, self.width, sums + i * self.size)
 
-    cdef void route(
-        self, int64_t tree, const uint32_t* sums, int64_t n, int32_t* leaf
+    cdef void turn(
+        self, const uint32_t* sums, int64_t n, uint32_t* columns
     ) noexcept nogil:
-        """leaf[i] = node of the leaf of row i, for n rows."""
+        """Bring the entries of n tables side by side, 32 tables after 32."""
+        cdef int64_t i = 0, some
+        while i < n:
+            some = min(n - i, <int64_t>SKF_BIT_ROWS)
+            if self.small:
+                skf_turn_u16(
+                    <uint16_t*>sums + i * self.size, self.size, some,
+                    <uint16_t*>columns + i * self.size
+                )
+            else:
+                skf_turn_u32(sums + i * self.size, self.size, some, columns + i * self.size)
+            i += SKF_BIT_ROWS
+
+    cdef void start(
+        self, int64_t tree, const uint32_t* columns, int64_t n, int32_t* at
+    ) noexcept nogil:
+        """at[i] = where row i goes on below the top of a tree, see `exits`."""
+        cdef int64_t i = 0, first = self.top_start[tree], n_top = self.top_start[tree + 1] - first
+        cdef const int32_t* exits = self.exits + first + tree
+        while i < n:
+            if self.small:
+                skf_exits_u16(
+                    self.steps, self.top + first, n_top,
+                    <uint16_t*>columns + i * self.size, exits, at + i
+                )
+            else:
+                skf_exits_u32(
+                    self.steps, self.top + first, n_top, columns + i * self.size, exits, at + i
+                )
+            i += SKF_BIT_ROWS
+
+    cdef void route(
+        self, int64_t tree, const uint32_t* sums, const uint32_t* columns, int64_t n,
+        int32_t* at, uint64_t* queue, int32_t* leaf
+    ) noexcept nogil:
+        """leaf[i] = node of the leaf of row i, for n rows; `columns` is NULL for few rows.
+
+        There is one more table. `at`, `queue` and `leaf` have spaces for up to PADDING rows more.
+        """
+        cdef int64_t i
         cdef int32_t root = self.root[tree]
-        if root < 0:
-            memset(leaf, 0, <size_t>n * sizeof(int32_t))
-        elif self.small:
+        if columns != NULL and root >= 0:
+            self.start(tree, columns, n, at)
+        else:
+            for i in range(n):
+                at[i] = root
+        if self.small:
             skf_route_u16(
-                self.steps, self.first, root, <uint16_t*>sums, self.size, n,
-                self.has_contrasts, leaf
+                self.steps, self.first, at, self.idle, <uint16_t*>sums, self.size, n,
+                self.has_contrasts, columns == NULL, queue, leaf
             )
         else:
             skf_route_u32(
-                self.steps, self.first, root, sums, self.size, n, self.has_contrasts, leaf
+                self.steps, self.first, at, self.idle, sums, self.size, n, self.has_contrasts,
+                columns == NULL, queue, leaf
             )
 
 
@@ -217,16 +360,25 @@ cdef class BySums(Way):
         cdef PackedTrees trees = self.trees
         cdef SumSteps steps = self.prepared()
         cdef int64_t n, bag, tree, start = 0, n_rows = table.n_samples
-        cdef int64_t block = min(n_rows, steps.block_rows())
-        cdef uint32_t[::1] sums = np.empty(block * steps.size, dtype=np.uint32)
-        cdef int32_t[::1] leaf = np.empty(block, dtype=np.int32)
+        cdef int64_t block = min(n_rows, steps.block_rows()), padded = block + PADDING
+        cdef bint turns = block >= MIN_ROWS and bag_start[n_bags] - bag_start[0] >= MIN_TREES
+        cdef Scratch scratch = Scratch()
+        cdef uint32_t* sums = <uint32_t*>scratch.ints((block + 1) * steps.size)
+        cdef uint32_t* columns = NULL
+        cdef int32_t* leaf = scratch.ints(padded)
+        cdef int32_t* at = scratch.ints(padded)
+        cdef uint64_t* queue = <uint64_t*>scratch.longs(padded)
+        if turns:
+            columns = <uint32_t*>scratch.aligned(padded * steps.size * <int64_t>sizeof(uint32_t))
         with nogil:
             while start < n_rows:
                 n = min(n_rows - start, block)
-                steps.fill(&sums[0], <const uint8_t*>table.data + start * table.n_features, n)
+                steps.fill(sums, <const uint8_t*>table.data + start * table.n_features, n)
+                if turns:
+                    steps.turn(sums, n, columns)
                 for bag in range(n_bags):
                     for tree in range(bag_start[bag], bag_start[bag + 1]):
-                        steps.route(tree, &sums[0], n, &leaf[0])
-                        trees.store(tree, bag, table, &leaf[0], NULL, start, n, out)
+                        steps.route(tree, sums, columns, n, at, queue, leaf)
+                        trees.store(tree, bag, table, leaf, NULL, start, n, out)
                 start += n
         return 0
