@@ -102,7 +102,8 @@ verbose : int
 warm_start : bool
     Whether to keep the trees of the previous fit and train only those that are missing to reach
     `n_estimators`. If other training parameters have changed in between, they apply to the new
-    trees only.
+    trees only. Bags that a `time_limit` has ended are completed: boosting continues with their
+    rounds, and hinge forests train them again.
 time_limit : float or None
     Seconds, greater than 0, after which training ends with the trees completed so far, at least
     one. In boosting and hinge forests, the bag in training keeps its best model so far, and no bag

@@ -10,7 +10,7 @@ def float32(x):
 
 
 def is_missing(x):
-    return x is None or x != x
+    return x is None or x == "" or x != x
 
 
 def input_value(column, x):
@@ -117,7 +117,7 @@ def with_prior(model, response):
 def response(model, row):
     """Class probabilities, those of all outputs one after the other, or values of the target.
 
-    The row has one entry for each column: a number, a string, or None or NaN if it is missing.
+    The row has one entry for each column: a number, a string, or None, NaN or "" if missing.
     """
     if "members" in model:
         total = [0.0] * model["n_outputs"]
@@ -125,7 +125,7 @@ def response(model, row):
             for k, value in enumerate(response(member["model"], row)):
                 total[k] += member["weight"] * value
         if model["temperature"] != 1:
-            total = [x ** (1 / model["temperature"]) for x in total]
+            total = [max(x, 1e-12) ** (1 / model["temperature"]) for x in total]
             total = [x / sum(total) for x in total]
         return with_prior(model, total)
     z = features(model, row)

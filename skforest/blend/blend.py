@@ -260,6 +260,7 @@ class _Blend(TableEstimator):
     def _fit(self, X, y, sample_weight, groups, validation, checkpoint):
         start = time.perf_counter()
         limit = TimeLimit.of(self.time_limit, start)
+        self._forget_held_out()
         samples = self._read_samples(X, y, sample_weight, groups, validation)
         samples.checkpoint, samples.refit = checkpoint, self.refit
         ratio = self._ratio_to_prior(samples.trained_rows) if is_classifier(self) else None
@@ -290,8 +291,7 @@ class _Blend(TableEstimator):
     def _baseline(self):
         """A random forest, for the leaderboard."""
         given = {name: getattr(self, name) for name in ("categorical_features", "n_jobs")}
-        forest = MEMBERS["manifold"][is_regressor(self)]
-        return forest(projection="axis", random_state=0, **given)
+        return MEMBERS["manifold"][is_regressor(self)](projection="axis", random_state=0, **given)
 
     def _read_samples(self, X, y, sample_weight, groups, validation=None):
         """Validated X, y and weights, divided into folds."""

@@ -22,6 +22,7 @@ from sklearn.utils.validation import has_fit_parameter
 from ..estimators.base import take_rows
 from ..estimators.prediction import has_classes, has_response, is_forest, predicting, response_of
 from ..estimators.targets import ForestClassifierMixin
+from ..estimators.unwrap import unwrapped
 from ..table.frames import as_frame
 from ..table.training_set import IS_LEFT_OUT, TRAINS
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
@@ -151,7 +152,7 @@ class BlendedRows:
 class Member:
     """An estimator of a blend; `fitted` is the model that was trained last.
 
-    A subclass has `begin`, `extend`, `response` and `train`, and an entry in `kind_of`.
+    A subclass has `begin`, `extend`, `response`, `train`, and an entry in `kind_of`.
     `step_seconds` is the time of one tree, bag or fold, and `seconds` the time of all of them.
     """
 
@@ -166,8 +167,13 @@ class Member:
         """Take over the class weights, or be trained with weights of samples that include them."""
 
     def predict_us(self, samples):
-        """Microseconds to predict a row."""
-        return predict_us(self.fitted, samples) * self.growth
+        """Microseconds to predict a row, the minimum over some batches."""
+        X, seconds = samples.batch(PREDICTED), []
+        for _ in range(samples.n_batches):
+            start = time.perf_counter()
+            response_of(self.fitted, X, samples.classes)
+            seconds.append(time.perf_counter() - start)
+        return 1e6 * min(seconds) / PREDICTED * self.growth
 
 
 class OwnMember(Member):
@@ -320,9 +326,8 @@ class OtherMember(Member):
 
     def begin(self, samples, limit=None):
         """Prepare training; with a limit, NotInTime if a trial says that there is no time."""
-        self.model = samples.encoding(self.estimator)
-        self.n_folds = self.n_left_out = samples.n_compared
-        self.n_wanted, self.n_done = self.n_folds, 0
+        self.model, self.n_done = samples.encoding(self.estimator), 0
+        self.n_folds = self.n_left_out = self.n_wanted = samples.n_compared
         self.total = np.zeros((len(samples.fold), samples.n_columns))
         self.n_predicted = np.zeros(len(samples.fold))
         # It is trained once more in the end.
@@ -353,7 +358,7 @@ class OtherMember(Member):
             train, left_out = samples.split(k)
             model = self._fitted(samples, train)
             found = response_of(model, take_rows(samples.X, left_out), samples.classes)
-            is_proba = samples.classes is not None
+            is_proba = samples.classes is not None and not is_forest(unwrapped(model).estimator)
             check_response(found, (len(left_out), samples.n_columns), self.name, is_proba)
             self.total[left_out] += found
             self.n_predicted[left_out] += 1
@@ -521,11 +526,12 @@ def responder_of(blend, classes):
     """`BaseForest._responder` for a blend; `classes` are those of each output."""
     if blend.is_categorical_ is not None:
         _check_equal_codes(blend.members_)
-    functions, columns, is_scaling = [], set(), False
+    functions, columns = [], set()
+    is_scaling = reads_float64 = not all(map(is_forest, blend.members_.values()))
     names = getattr(blend, "feature_names_in_", None)
 
     def encode(X):  # members may take missing values
-        return check_array(as_frame(X, names), dtype=np.float32, ensure_all_finite="allow-nan")
+        return check_array(as_frame(X, names), dtype=np.float64, ensure_all_finite="allow-nan")
 
     weights, finish = blend.weights_, blend._prediction().finish
     for name, model in blend.members_.items():
@@ -533,7 +539,7 @@ def responder_of(blend, classes):
         if is_forest(model):
             respond, own_encode, own_columns = model._responder()
             columns.update(own_columns)
-            if not is_scaling:  # others read float32
+            if not is_scaling:  # others read float32, but those of other packages float64
                 encode, is_scaling = own_encode, model._scales_features
             if has_response(model) and has_classes(model, classes):
                 function = respond
@@ -542,17 +548,7 @@ def responder_of(blend, classes):
     def response(X):
         return finish(sum(weight * function(X) for weight, function in functions))
 
-    return response, encode, sorted(columns)
-
-
-def predict_us(model, samples):
-    """Microseconds to predict a row, the minimum over some batches."""
-    X, seconds = samples.batch(PREDICTED), []
-    for _ in range(samples.n_batches):
-        start = time.perf_counter()
-        response_of(model, X, samples.classes)
-        seconds.append(time.perf_counter() - start)
-    return 1e6 * min(seconds) / PREDICTED
+    return response, encode, None if reads_float64 else sorted(columns)
 
 
 def mean_importances(blend):

@@ -46,7 +46,9 @@ from ..training.method import (
     FitRequest,
     Sampling,
     Task,
+    complete_forest,
     mean_response,
+    n_complete,
     n_members,
     staged_means,
     train_members,
@@ -65,8 +67,6 @@ from .validation import MAX_COUNT, TableEstimator, check_continues, draw_seed, s
 
 MANY_TERMS = 16  # from this many weights of a direction on, entries of a sparse row are looked up
 
-# Fitted attributes from predictions of rows that trees or bags did not train on.
-OF_HELD_OUT = ("oob_score_", "oob_prediction_", "oob_decision_function_", "_held_out")
 NOT_IN_RESULTS = ("n_jobs", "verbose", "prior")  # training does not depend on these parameters
 # Fitted attributes to which training adds one entry for each member.
 RECORDS = (
@@ -99,6 +99,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
     }
     time_limit = None  # of single trees
+    _completes_members = False  # does a warm start complete members that a time limit ended?
     _trains_members = True  # is the model a `Forest` alone, whose members are trained one by one?
     _has_own_link = False  # does a loss of the user turn responses into predictions?
     _map_scaling = "minmax"  # how the feature map scales features, if it does
@@ -168,10 +169,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _request(self, **given):
         """A `FitRequest` of this estimator."""
-        is_warm_start = self.warm_start and hasattr(self, "forest_")
-        given = {"previous": self.forest_ if is_warm_start else None} | given
-        name = type(self).__name__
-        return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=name, **given)
+        given = {"previous": complete_forest(self), "name": type(self).__name__} | given
+        return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, **given)
 
     def _checkpoint(self, folder, data, previous=None):
         """The `Checkpoint` in a folder, for the training on these rows, after a forest."""
@@ -249,20 +248,14 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _store(self, forest, settings, records, n_before=0):
         """Set the fitted attributes; `records` are for the members after the first `n_before`."""
-        self.forest_ = forest
+        self.forest_, self._n_complete = forest, n_before + n_complete(records)
         self._forget_held_out()
         vars(self).update(self._resolved(settings))
         for name in RECORDS:
             before = vars(self).pop(name, [])[:n_before]
-            # Kept for all members or for none, because a warm start may train members in another
-            # way.
+            # Kept for all members or for none: a warm start may train members in another way.
             if len(before) == n_before and name in records[0]:
                 setattr(self, name, before + [record[name] for record in records])
-
-    def _forget_held_out(self):
-        """Remove what an earlier fit knew from predictions of rows that it held out."""
-        for name in OF_HELD_OUT:
-            vars(self).pop(name, None)
 
     def _finish_fit(self, method, data, trained):
         """Set further fitted attributes once the forest is complete."""
@@ -347,11 +340,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         known_map = previous.feature_map if is_warm_start else None
         encode = partial(self._encode_target, is_warm_start=is_warm_start)
         data = self._merged(X, y, request.sample_weight, encode, known_map)
-        if is_warm_start and len(previous.deviation):
-            data = data.with_deviation(previous.deviation)
         if request.groups is not None:
             data = data.with_groups(check_groups(request.groups, len(data.row_of_sample)))
-        return self._set_target(data, is_warm_start)
+        data = self._set_target(data, is_warm_start)  # which may change weights, and `deviation`
+        has_deviation = is_warm_start and len(previous.deviation)
+        return data.with_deviation(previous.deviation) if has_deviation else data
 
     def _known_training_set(self, X, y, sample_weight):
         """A TrainingSet as the fitted trees see it, to train them further."""
@@ -458,7 +451,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         return Prediction([Part(self)], classes, prior_ratio=self.forest_.prior_ratio)
 
     def _responder(self):
-        """Functions of rows to responses and of tables to rows; columns that need float64."""
+        """Functions of rows to responses and of tables to rows; columns that need float64.
+
+        In blends, None stands for all columns.
+        """
         check_is_fitted(self, "forest_")
         forest = self._routing_forest
         features, respond = forest.row_map.features, forest.response_mapped

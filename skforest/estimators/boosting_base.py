@@ -96,6 +96,7 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
     _criterion = "squared_error"
     _scales_features = True
     _limits_features = "usual"
+    _completes_members = True
 
     _parameter_constraints: dict = {
         "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="neither")],
@@ -353,7 +354,9 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
         # Bags that are added hold out different rows than the first ones.
         n_folds = self._last_fit["n_folds"] if n_before else settings.n_folds
         fixed = self._fixed(settings) if self.warm_start else {}
-        self._last_fit = vars(Continuation(settings.n_rounds, n_folds, fixed))
+        # A warm start completes bags that a time limit has ended.
+        done = [record["ended"][0] for record in records if "ended" in record]
+        self._last_fit = vars(Continuation(min([settings.n_rounds, *done]), n_folds, fixed))
 
     def _keep_held_out(self, data, rows, response, known):
         super()._keep_held_out(data, rows, response, known)

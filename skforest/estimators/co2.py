@@ -16,7 +16,7 @@ from ..training.trials import best_setting
 from .base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
 from .greedy import SEARCH_CONSTRAINTS, VOTING_CONSTRAINTS, ObliqueForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
-from .validation import Procedure, store_parameters
+from .validation import Procedure, check_unchanged, store_parameters
 
 # Values with which hyperplanes may have a limit of weights.
 LIMITED = {"objective": ("auto", "co2", "soft", "mixed", None), "refine": (None, "alternating")}
@@ -332,6 +332,9 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _settings(self, data, request):
+        if request.is_warm_start:
+            kept = {"weight_dtype": request.previous.weight_dtype}
+            check_unchanged(kept, vars(self))
         n_features, refine, loss = data.X.shape[1], self.refine, self._user_kernel(data)
         if (most := self._procedure.max_weights) is not None:
             for name, options in LIMITED.items():

@@ -15,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._docs import with_texts
 from ..forest.storage import GATES
 
+# Fitted attributes from predictions of rows that trees or bags did not train on.
+OF_HELD_OUT = ("oob_score_", "oob_prediction_", "oob_decision_function_", "_held_out")
 MOST = 1000  # scores that are kept of an output; with more rows, every score is kept only near 0
 ROUNDING = 1e-9  # of numbers of rows
 FAR = 1e300  # raw prediction at which the limits of a link are computed
@@ -61,6 +63,11 @@ def counted(count):
 
 class ConformalMixin:
     """Scores of held-out rows and their quantiles, for both mixins."""
+
+    def _forget_held_out(self):
+        """Remove what an earlier fit knew from predictions of rows that it held out."""
+        for name in OF_HELD_OUT:
+            vars(self).pop(name, None)
 
     def _keep(self, count, scores, errors=()):
         """Keep pairs of scores and weights of the held-out rows, and their typical errors."""

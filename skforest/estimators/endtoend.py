@@ -342,7 +342,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
             "steepness_step": 0.2 if self._is_table() else MAX_STEP,
         }
-        given = self._procedure.get_params() | self.get_params(deep=False)
+        given = self._procedure.get_params() | vars(self)
         values = {name: given[name] for name in auto}
         for name, value in values.items():
             if isinstance(value, str):

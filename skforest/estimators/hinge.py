@@ -50,7 +50,7 @@ n_bags : "auto" or int
 learning_rate : "auto" or float
     Length of the first gradient steps, greater than 0. "auto": 3 / `n_estimators`, because the
     responses of the trees are added; ten times as much with optimizer="adagrad", and a thirtieth
-    with loss="poisson".
+    with loss="poisson". In `partial_fit`, "auto" falls with the number of steps, to a tenth.
 max_iter : "auto" or int
     Number of gradient steps. "auto": enough for 6 n / 1000 passes over n rows, but at least 40 and
     at most 120 passes, and at least 2400 and at most 20000 steps.
@@ -301,6 +301,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
                 f"{request.previous.bag_start[1]} trees"
             )
         procedure = self._procedure
+        FeatureGrid(self.feature_shape, self.n_features_in_)  # raises if they do not match
         is_image, n_rows = self.features == "conv", int(np.count_nonzero(data.weight))
         fields = self._receptive_fields(data.X.shape[1]) if is_image else None
         values, has_rows = self._resolved_parameters(n_rows), request.validation is not None

@@ -16,7 +16,7 @@ from ..training.manifold import ManifoldMethod, ManifoldSettings
 from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
 from .greedy import SEARCH_CONSTRAINTS, VOTING_CONSTRAINTS, GreedyForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
-from .validation import Procedure, store_parameters
+from .validation import Procedure, check_unchanged, store_parameters
 
 PARAMETERS = """
 projection : {"auto", "axis", "sparse", "patch"}
@@ -240,6 +240,7 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
         projection = self.projection
         if projection == "auto":
             projection = "sparse" if self._layout is None else "patch"
+        has_scaled_weights = procedure.sparse_weights == "scaled"
         grid, graph = FeatureGrid(self.feature_shape, n_features), None
         if self.feature_graph is not None:
             self._check_no_grid()
@@ -249,6 +250,11 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             name: grid.per_axis(as_booleans(getattr(self, name), name), name, getattr(self, name))
             for name in ("wrap", "unordered")
         }
+        if request.is_warm_start:
+            forest, now = request.previous, {"feature_shape": grid.shape} | flags
+            check_unchanged({name: getattr(forest, name) for name in now}, now)
+            if bool(len(forest.deviation)) != (projection == "sparse" and has_scaled_weights):
+                check_unchanged({"projection": self.projection_}, {"projection": projection})
         patches = None, None
         if projection == "patch":
             patches = self._resolve_patch(grid, flags["unordered"], graph)
@@ -266,13 +272,15 @@ class _ManifoldForest(BootstrapMixin, GreedyForest):
             is_inside=procedure.placement == "inside",
             n_nonzeros=float(procedure.n_nonzeros),
             has_fixed_nonzeros=procedure.nonzeros == "fixed",
-            has_scaled_weights=procedure.sparse_weights == "scaled",
+            has_scaled_weights=has_scaled_weights,
         )
 
     def _method(self, settings):
         return ManifoldMethod(settings, self._task(), self._sampling())
 
     def _resolved(self, settings):
+        for name in ("min_patch_", "max_patch_"):  # of an earlier fit
+            vars(self).pop(name, None)
         names = ["projection", "feature_shape", "max_features", "max_bins"]
         names += ["min_patch", "max_patch"] if settings.projection == "patch" else []
         return {f"{name}_": getattr(settings, name) for name in names}

@@ -12,7 +12,7 @@ import numpy as np
 from ..forest.edit import with_prior_ratio
 from ..forest.statistics import with_prior
 from ..training.blending import sharpened
-from .unwrap import refusal
+from .unwrap import refusal, unwrapped
 
 NEEDED = "a fitted estimator of skforest or a blend of these"
 
@@ -153,8 +153,9 @@ def response_of(model, X, classes):
     `classes` are those of the blend, a list with one array for each output; None in regression. A
     model that did not see a class gives it the probability 0.
     """
-    if has_response(model) and has_classes(model, classes):
-        return model._response(X)
+    inner = unwrapped(model)  # pipelines would clip and normalise probabilities
+    if has_response(inner.estimator) and has_classes(inner.estimator, classes):
+        return inner.estimator._response(inner.transform(X))
     if classes is None:
         found = np.asarray(model.predict(X), dtype=np.float64)
         return found.reshape(len(found), -1)

@@ -24,7 +24,8 @@ class Predictor:
 
     Rows are C-contiguous arrays of `dtype`, of shape (n_samples, n_features), or single rows of
     shape (n_features,). The dtype is float32, unless the training values of a column differ by
-    less than float32 can represent, as seconds since 1970 do. A missing value is NaN. A category
+    less than float32 can represent, as seconds since 1970 do, or a blend has a member of another
+    package, a pipeline or a search. A missing value is NaN. A category
     is the number of its level, as `encode` returns it; any other number is an unknown level. The
     prediction of a single row has no axis of samples. If the estimator was fitted with names of
     columns, a row may also be a dict with these keys, and several rows a list of dicts; they take
@@ -52,8 +53,10 @@ class Predictor:
 
     def __init__(self, estimator):
         self._respond, self._encode, columns = estimator._responder()
-        self.dtype, self._reason = np.dtype(np.float64 if columns else np.float32), ""
-        if columns:
+        self.dtype, self._reason = np.dtype(np.float32 if columns == [] else np.float64), ""
+        if columns is None:
+            self._reason = ", which a member of the blend from another package reads"
+        elif columns:
             names = getattr(estimator, "feature_names_in_", np.arange(estimator.n_features_in_))
             name = names.tolist()[columns[0]]
             self._reason = f", since float32 would change values of column {name!r}"

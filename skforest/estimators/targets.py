@@ -32,6 +32,7 @@ from .base import StrOptions
 from .conformal import IntervalMixin, SetMixin
 from .prediction import same_classes
 from .predictor import ClassPredictor, Predictor
+from .validation import has_text_or_dates
 
 WHOLE = int | np.integer | np.bool_  # labels that scores of scikit-learn refuse as objects
 SAME_SHARE = 1e-9  # frequencies that differ by less, relatively, are equal up to rounding
@@ -214,10 +215,12 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             entry = given[k] if isinstance(given, list) else given
             factor *= self._given_factor(entry, column, classes, weight)[column]
         weight = weight * factor
-        if not weight.any() or not np.isfinite(weight).all() or weight.min() < 0:
+        with np.errstate(over="ignore"):
+            is_finite = np.isfinite(weight.sum())
+        if not weight.any() or not is_finite or weight.min() < 0:
             raise ValueError(
-                f"class_weight={given!r} must give the rows finite weights of at least 0 that are "
-                "not all 0"
+                f"class_weight={given!r} must give the rows weights of at least 0 with a finite "
+                "sum, which are not all 0"
             )
         return weight
 
@@ -434,11 +437,7 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
     # ------------------------------------------------------------------------------------- target
 
     def _check_target_type(self, y):
-        dtype = getattr(y, "dtype", None)
-        has_strings = isinstance(dtype, np.dtype) and dtype.kind in "USmM"
-        if isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and dtype.kind == "O"):
-            has_strings = any(isinstance(value, str | bytes) for value in y)
-        if has_strings:
+        if has_text_or_dates(y):
             classifier = type(self).__name__.replace("Regressor", "Classifier")
             raise ValueError(
                 f"y holds strings or dates, {type(self).__name__} predicts numbers; to predict "
@@ -478,7 +477,8 @@ class ForestRegressorMixin(IntervalMixin, RegressorMixin):
     def _set_target(self, data, is_warm_start):
         """The target in the units of the loss: deviations from a baseline."""
         loss, given = self._make_loss(), getattr(self, "loss", None)
-        if is_warm_start and (self._loss_with_link is None) != (loss_with_link(given) is None):
+        changes = (self._loss_with_link is None) != (loss_with_link(given) is None)
+        if is_warm_start and (changes or loss.link != getattr(self.forest_, "link", loss.link)):
             kept = "does not match the trees that warm_start=True keeps: it has another link"
             raise ValueError(f"loss={given!r} {kept}")
         self._fitted_loss = given

@@ -6,6 +6,7 @@
 import re
 from abc import ABCMeta
 from contextlib import contextmanager
+from datetime import date, timedelta
 from math import isfinite
 from numbers import Integral
 
@@ -475,6 +476,18 @@ def _is_number(text):
         return isfinite(float(text.strip("$€£% ").replace(",", "")))
     except ValueError:
         return False
+
+
+def has_text_or_dates(y):
+    """Does a target, in any form, hold strings, dates or times?"""
+    try:
+        values = np.asarray(y)
+    except (TypeError, ValueError):  # others check the shape
+        return False
+    if values.dtype.kind != "O":
+        return values.dtype.kind in "USTmM"
+    kinds = {type(value) for value in values.ravel()}
+    return any(issubclass(kind, str | bytes | date | timedelta) for kind in kinds)
 
 
 def check_unchanged(before, now):

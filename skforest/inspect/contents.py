@@ -86,7 +86,8 @@ class TreeContents:
         """Name of a column, and its conditions left and right, for a split of levels.
 
         None for splits that compare numbers. `most` is the largest number of levels of a set;
-        "(other)" stands for missing values and levels that were unknown in training.
+        "(other)" stands for levels that were unknown in training, and for missing values if these
+        take the same side; otherwise, "(missing)" stands for them.
         """
         feature_map = self.forest.feature_map
         row, threshold = self.raw_split(node)
@@ -101,7 +102,9 @@ class TreeContents:
         if goes_right.all() or not goes_right.any():
             return None
         if kind == CODE:
-            names = [*map(level_text, feature_map.levels[j]), "(other)"]
+            names = [*map(level_text, feature_map.levels[j]), "(missing)", "(other)"]
+            if goes_right[-2] == goes_right[-1]:
+                names, goes_right = np.delete(names, -2), np.delete(goes_right, -2)
             sets = [[n for n, is_right in zip(names, goes_right) if is_right == side]
                     for side in (False, True)]  # fmt: skip
             return self.input_names[j], *(f"in {_set_text(names, most)}" for names in sets)

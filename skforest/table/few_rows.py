@@ -29,8 +29,11 @@ class FrameReader:
         if self.dtypes is not None:
             of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
             objects = {j for j, dtype in of_numpy.items() if dtype.kind == "O"}
-            # Objects may be numbers or not; their dtype does not say it.
-            if list(self.columns) != self.names or not objects <= set(levels):
+            # Objects may be numbers or not; their dtype does not say it. pandas returns categories
+            # that are whole numbers as floats, if a value is missing: long ones are rounded.
+            mixed = {j for j, own in levels.items() if len({type(x) for x in own}) > 1}
+            are_rounded = any(getattr(self.dtypes[j], "name", "") == "category" for j in mixed)
+            if list(self.columns) != self.names or not objects <= set(levels) or are_rounded:
                 self.dtypes = None
         self.levels = {
             j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})

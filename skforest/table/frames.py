@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from .._warnings import warn_caller
-from .matrix import dense
+from .matrix import dense, refuse_masked
 from .records import frame_of_records, is_records, refuse_records
 
 UNKNOWN = -1.0  # the code of a level that was not seen in training
@@ -141,6 +141,9 @@ class Table:
             return array.astype(np.float64)
         values = [np.nan if is_missing(value) else value for value in self.values(j)]
         try:
+            # NumPy would read some as numbers, but not in a column of strings alone.
+            if text := [value for value in values if isinstance(value, str | bytes)]:
+                raise ValueError(f"could not convert string to float: {text[0]!r}")
             return np.fromiter(values, dtype=np.float64, count=len(values))
         except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -321,7 +324,9 @@ def as_numpy_target(y):
     """Return integers and bools of pandas' extension dtypes in the dtype of NumPy.
 
     scikit-learn converts them to float64. Anything else, and y with missing values, is unchanged.
+    TypeError for masked arrays.
     """
+    refuse_masked(y, "y", "leave out the masked rows first, also in X")
     dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if dtype is None or dtype.kind not in "biu" or y.isna().any():
         return y
@@ -371,10 +376,7 @@ def read_table(X):
     """Read X as a Table; None unless it is a data frame or an array of objects or strings."""
     if type(X) is np.ndarray and X.dtype.kind in "biuf":
         return None
-    if isinstance(X, np.ma.MaskedArray):
-        raise TypeError(
-            "X is a masked array; replace the masked values by NaN first: X.filled(np.nan)"
-        )
+    refuse_masked(X, "X", "replace the masked values by NaN first: X.filled(np.nan)")
     if isinstance(X, np.ndarray) and X.dtype.kind == "V":
         raise TypeError(
             f"X has the structured dtype {X.dtype}; pass pandas.DataFrame(X), or an array of "

@@ -30,6 +30,12 @@ GAP, MAX_GAPS = 10.0, 3
 MIN_WIDTH = float(np.finfo(np.float64).tiny)  # reciprocals of smaller numbers may overflow
 
 
+def refuse_masked(values, name, advice):
+    """Raise TypeError for a masked array, whose mask scikit-learn ignores."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; {advice}")
+
+
 def has_nan(Z):
     """Return whether a matrix has missing values, without a mask: its minimum is NaN then."""
     return Z.dtype != np.uint8 and Z.size > 0 and bool(np.isnan(Z.min()))

@@ -24,8 +24,11 @@ def frame_of_records(X, names):
     backend = next(filter(find_spec, ("pandas", "polars", "pyarrow")), None)
     columns = {name: [row[name] for row in X] for name in names}
     for name, values in columns.items():
-        if {type(value) for value in values} - {type(None)} == {int, float}:  # 3 and 3.5 in JSON
+        types = {type(value) for value in values}
+        if types - {type(None)} == {int, float}:  # 3 and 3.5 in JSON
             columns[name] = [value if value is None else float(value) for value in values]
+        elif types == {int, type(None)} and backend == "pandas":  # which would round long integers
+            columns[name] = np.array(values, dtype=object)
     return X if backend is None else nw.from_dict(columns, backend=backend).to_native()
 
 

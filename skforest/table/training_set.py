@@ -19,6 +19,7 @@ from .matrix import (
     CACHED,
     as_bytes,
     canonical_csr,
+    refuse_masked,
     rows_of,
     usual_range,
     value_range,
@@ -457,6 +458,7 @@ def check_sample_weight(sample_weight, n_samples, name="sample_weight"):
     """
     if sample_weight is None:
         return np.ones(n_samples)
+    refuse_masked(sample_weight, name, "replace the masked weights first, as by 0")
     try:
         weight = check_array(
             sample_weight,

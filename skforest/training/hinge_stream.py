@@ -163,11 +163,13 @@ class HingeStream:
         return TargetUnits(baseline, now.scale, new / now.scale), factor
 
     def has_far_targets(self, loss, y):
-        """Return whether most targets are more than FAR units from the baseline."""
+        """Return whether most targets are more than FAR units from the mean of the last ones."""
         unit = self.units.response
         if not loss.scale.has_unit:
             return False
-        far = (np.abs(y - self.units.baseline) > FAR * unit) & (unit > 0)
+        _, recent, weight = self.recent
+        centre = np.average(recent, axis=0, weights=weight)
+        far = (np.abs(y - centre) > FAR * unit) & (unit > 0)
         return bool((far.mean(axis=0) > 0.5).any())
 
 

@@ -53,7 +53,8 @@ class JointSettings:
     @classmethod
     def of(cls, tree):
         """Read the settings from the parameters of a non-greedy tree."""
-        params = tree.get_params(deep=False) | tree._procedure.get_params()
+        # Attributes, not `get_params`: a subclass may fix some of them in its constructor.
+        params = vars(tree) | tree._procedure.get_params()
         if not params["early_stopping"]:
             params["validation_fraction"] = None
         names = [part.name for part in fields(cls) if part.name in params]

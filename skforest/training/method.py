@@ -276,6 +276,23 @@ def member_of(forest, number):
     return forest[first:last]
 
 
+def n_complete(records):
+    """Return the number of members before the first one that a time limit has ended."""
+    return next((i for i, record in enumerate(records) if "ended" in record), len(records))
+
+
+def complete_forest(estimator):
+    """Return the members of the fitted forest that a warm start keeps; None if there are none."""
+    forest = vars(estimator).get("forest_") if estimator.warm_start else None
+    if forest is None or estimator._completes_members:
+        return forest
+    n_kept = vars(estimator).get("_n_complete", n_members(forest))
+    if n_kept < n_members(forest):
+        kept = [member_of(forest, number) for number in range(n_kept)]
+        forest = joined(kept) if kept else None
+    return forest
+
+
 def mean_response(forest, data, is_predicted, others=()):
     """Return the mean response of each row over the members that predict it, and their number.
 

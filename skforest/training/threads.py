@@ -17,7 +17,7 @@ from itertools import takewhile
 
 import joblib
 import numpy as np
-from joblib import cpu_count, effective_n_jobs, parallel_config
+from joblib import cpu_count, effective_n_jobs, parallel_config, wrap_non_picklable_objects
 from joblib.parallel import get_active_backend
 from sklearn import config_context, get_config
 from sklearn.utils.parallel import Parallel, delayed
@@ -98,7 +98,10 @@ class TimeLimit:
     @classmethod
     def of(cls, seconds, start, at_least=1):
         """Return the limit for the parameter `time_limit`, counted from `start`, or None."""
-        return None if seconds is None else cls(start + seconds, at_least, seconds)
+        if seconds is None:
+            return None
+        seconds = float(seconds)  # of any kind: times of the clock need all digits of float64
+        return cls(start + seconds, at_least, seconds)
 
     def __getstate__(self):
         # `time.perf_counter` has a different zero in other processes.
@@ -464,8 +467,11 @@ def _started(function, members, n_jobs, control_of, limit, has_callbacks):
 
 def _calls_in_processes(function, members, limit, backend):
     """Yield calls for joblib; the first `limit.at_least` members have no limit."""
+    name = type(backend).__name__
+    if name == "MultiprocessingBackend":  # the only one that cannot send closures
+        function = wrap_non_picklable_objects(function)
     shared = SharedFunction(function)
-    if type(backend).__name__ == "RayBackend":
+    if name == "RayBackend":
         shared = RayFunction(shared)
     for number, member in enumerate(members):
         own = None

@@ -4,6 +4,7 @@ An error names the argument, the value and what is allowed, and leaves the estim
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 from makers import changed, response
 from refusals import N, refuses, task
@@ -14,6 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 import skforest
+
+pa = pytest.importorskip("pyarrow")
+pl = pytest.importorskip("polars")
 
 # Bad input gives a result or an error, no warning of NumPy.
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -383,3 +387,45 @@ def test_a_few_rows_of_a_data_frame_predict_the_same():
     np.testing.assert_array_equal(model.predict_proba(frame[5:6]), whole[5:6])
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[5:6][list("bacdef")])
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (-1, -3), 0, (7,), ()])
+def test_shapes_that_do_not_match_the_columns_of_hinge_forests(shape):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    model = skforest.RandomHingeForestRegressor(5, max_iter=20, feature_shape=shape)
+    with pytest.raises(ValueError, match="feature_shape="):
+        model.fit(X, X[:, 0])
+
+
+def frames_of(values):
+    """The same target as many libraries hold it."""
+    yield values
+    yield values.tolist()
+    yield values.astype(object)
+    yield pd.Series(values)
+    yield pd.DataFrame({"y": values})
+    yield pl.Series(values)
+    yield pa.array(values)
+    if values.dtype.kind == "U":
+        yield pd.Series(values, dtype="string")
+
+
+DATES = np.datetime64("2020-01-01", "us") + np.arange(29) * np.timedelta64(1, "D")
+
+
+@pytest.mark.parametrize("values", [np.arange(30).astype(str), DATES, DATES - DATES[0]])
+def test_strings_and_times_are_no_numeric_targets(values):
+    X = np.random.default_rng(0).normal(size=(len(values), 2))
+    for y in frames_of(values):
+        with pytest.raises(ValueError, match="y holds strings or dates"):
+            skforest.ManifoldForestRegressor(1).fit(X, y)
+
+
+def test_masked_targets_and_weights():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.ma.masked_array((X[:, 0] > 0).astype(int), mask=X[:, 1] > 0)
+    for model in (skforest.ManifoldForestClassifier(1), skforest.BlendedForestRegressor()):
+        with pytest.raises(TypeError, match="y is a masked array"):
+            model.fit(X, y)
+        with pytest.raises(TypeError, match="sample_weight is a masked array"):
+            model.fit(X, y.data, sample_weight=np.ma.masked_array(np.ones(30), mask=y))

@@ -499,7 +499,6 @@ def test_members_that_end_too_late_are_named(capsys):
 
 def test_a_predictor_of_a_blend():
     X, y = make_classification(150, 6, n_classes=3, n_informative=5, n_redundant=0, random_state=0)
-    X = X.astype(np.float32)
     members = [ManifoldForestClassifier(5), CO2ForestClassifier(5), LogisticRegression()]
     model = BlendedForestClassifier(members, cv=2, random_state=0).fit(X, y)
     model.temperature_ = 0.8

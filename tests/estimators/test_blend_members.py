@@ -19,6 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
 from sklearn.metrics import r2_score
 from sklearn.model_selection import (
+    GridSearchCV,
     KFold,
 )
 from sklearn.neighbors import KNeighborsClassifier
@@ -333,3 +334,42 @@ def test_new_levels_of_columns_that_are_not_used_are_no_warning(recwarn):
     recwarn.clear()
     blend.predict(frame.assign(identifier=[f"new {i}" for i in range(200)]))
     assert not len(recwarn)
+
+
+def test_out_of_bag_results_belong_to_the_last_fit():
+    X, y = classes()
+    model = BlendedForestClassifier(["manifold"], oob_score=True, random_state=0).fit(X, y)
+    assert model.oob_score_ > 0.5
+    model.set_params(oob_score=False).fit(X, y)
+    assert not (hasattr(model, "oob_score_") or hasattr(model, "oob_decision_function_"))
+
+
+@pytest.mark.parametrize("wrap", [make_pipeline, lambda model: GridSearchCV(model, {}, cv=2)])
+def test_a_pipeline_or_search_around_a_forest_is_a_member_as_the_forest(wrap):
+    """Boosting with several outputs has responses outside of 0 .. 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    Y = np.column_stack([X[:, 0] + X[:, 1] > 0, X[:, 2] * X[:, 3] > 0]).astype(int)
+    boosting = skforest.ObliqueBoostingClassifier(30, n_bags=1, learning_rate=0.5, random_state=0)
+    members = [("boosting", wrap(boosting)), ManifoldForestClassifier(3)]
+    blend = BlendedForestClassifier(members, cv=2, random_state=0).fit(X, Y)
+    assert blend.weights_["boosting"] > 0
+    explained = skforest.shapley_values(blend, X[:9], X[:20])
+    total = explained.base_values + explained.values.sum(axis=1)
+    expected = np.concatenate(blend.predict_proba(X[:9]), axis=1)
+    np.testing.assert_allclose(total, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "member", [Ridge(), make_pipeline(StandardScaler(), skforest.CO2ForestRegressor(5))]
+)
+def test_predictors_of_other_members_take_float64(member):
+    time = 1.7e9 + 3 * np.arange(200.0)  # float32 has steps of 128 seconds
+    y = time - time[0]
+    blend = BlendedForestRegressor([member], cv=3, random_state=0).fit(time[:, None], y)
+    predictor = blend.predictor()
+    assert predictor.dtype == np.float64
+    rows = predictor.encode(time[:, None])
+    np.testing.assert_array_equal(predictor(rows), blend.predict(time[:, None]))
+    with pytest.raises(TypeError, match="float64, which a member of the blend from another"):
+        predictor(rows.astype(np.float32))

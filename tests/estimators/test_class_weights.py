@@ -3,10 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
-from makers import assert_same_trees
+from makers import assert_same_trees, quick_boosting, quick_hinge
 from sklearn.base import clone
+from sklearn.datasets import make_classification
 
-from skforest import CO2ForestClassifier, ManifoldForestClassifier, refine
+from skforest import (
+    CO2ForestClassifier,
+    E2EDecisionForestClassifier,
+    ManifoldForestClassifier,
+    ObliqueBoostingClassifier,
+    RandomHingeForestClassifier,
+    refine,
+)
 
 
 @pytest.mark.every_class
@@ -59,3 +67,37 @@ def test_a_class_of_weight_0_in_warm_starts_and_refinement(cls):
         )
         np.testing.assert_array_equal(found, expected)
         assert hasattr(refined, "oob_score_")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ManifoldForestClassifier(1),
+        lambda: CO2ForestClassifier(1),
+        lambda: E2EDecisionForestClassifier(1, max_depth=2),
+        lambda: quick_hinge(RandomHingeForestClassifier, n_bags=1),
+        lambda: quick_boosting(ObliqueBoostingClassifier, n_bags=1),
+    ],
+)
+def test_a_warm_start_on_other_rows_and_with_other_class_weights(make):
+    X, y = make_classification(200, 5, weights=[0.8], random_state=0)
+    model = make().set_params(class_weight={0: 1, 1: 5}, random_state=0, warm_start=True)
+    size = "n_bags" if "n_bags" in model.get_params() else "n_estimators"
+    model.fit(X[:100], y[:100])
+    first = model.forest_
+    model.set_params(**{size: 2}).fit(X[100:], y[100:], sample_weight=1 + y[100:])
+    model.set_params(**{size: 3}, class_weight="balanced").fit(X[100:], y[100:])
+    assert member_counts(model) == 3
+    np.testing.assert_array_equal(model.forest_.deviation, first.deviation)
+
+
+def member_counts(model):
+    forest = model.forest_
+    return len(forest.bag_start) - 1 if forest.aggregate == "sum" else len(forest)
+
+
+def test_class_weights_with_an_infinite_sum():
+    X, y = make_classification(60, 5, random_state=0)
+    model = ManifoldForestClassifier(1, class_weight={0: 1, 1: 1e308})
+    with pytest.raises(ValueError, match="class_weight=.* a finite sum"):
+        model.fit(X, y)

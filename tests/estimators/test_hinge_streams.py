@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -384,3 +385,38 @@ def test_a_slim_stream_keeps_no_rows_and_does_not_go_on():
         smaller.partial_fit(X, y)
     np.testing.assert_array_equal(smaller.predict(X), model.predict(X))
     model.partial_fit(X, y)  # the model itself continues
+
+
+def test_later_parts_improve_a_stream():
+    """With a constant rate, scores fell from part to part: .81 at the end here."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 3))
+    y = X @ [1, 2, 3] + 0.1 * rng.normal(size=len(X))
+    model = RandomHingeForestRegressor(n_bags=1, random_state=0)
+    scores = []
+    for start in range(0, 5400, 60):
+        part = slice(start, start + 60)
+        scores.append(model.partial_fit(X[part], y[part]).score(X[5400:], y[5400:]))
+    assert min(scores[-20:]) > 0.97 > scores[1]
+    assert model.learning_rate_ < 0.03 == pytest.approx(3 / model.n_estimators)
+
+
+def test_a_given_rate_of_a_stream_is_constant():
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(RandomHingeForestRegressor, learning_rate=0.02)
+    for _ in range(3):
+        model.partial_fit(X, y)
+        assert model.learning_rate_ == 0.02
+
+
+def test_targets_are_far_from_earlier_targets_and_not_from_predictions():
+    X, y = rows_of(RandomHingeForestRegressor)
+    model = quick(RandomHingeForestRegressor).partial_fit(X, y)
+    stream = model._stream
+    far = replace(stream.units, baseline=stream.units.baseline + 1e6)
+    model._stream = replace(stream, units=far)  # as if predictions were wrong
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X, y)
+    with pytest.warns(UserWarning, match="most values of y"):
+        model.partial_fit(X, y + 1e6 * np.std(y))

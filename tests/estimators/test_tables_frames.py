@@ -438,3 +438,40 @@ def test_levels_are_checked_once_for_all_trees():
     assert Forest(model.forest_.arrays, **model.forest_.metadata).levels is levels
     with pytest.raises(ValueError, match="feature_names needs one entry"):
         Forest(model.forest_.arrays, **model.forest_.metadata | {"feature_names": ["x"]})
+
+
+@pytest.mark.parametrize("text", ["nan", "2", "1_000"])
+def test_numbers_as_text_among_numbers_are_refused(text):
+    X = pd.DataFrame({"a": [1.5, text] * 20, "b": np.arange(40.0)})
+    with pytest.raises(ValueError, match="column 'a' of X must hold numbers.*" + text):
+        ManifoldForestClassifier(1).fit(X, np.arange(40) % 2)
+
+
+LONG = [-1, 2**53 + 1, 2**53 + 3, 2**53 + 5]
+
+
+def test_long_identifiers_with_missing_values_in_every_call():
+    """pandas returns categories of whole numbers as floats if a value is missing."""
+    number = np.arange(60) % 4
+    values = [LONG[i] for i in number]
+    values[7] = None
+    X = pd.DataFrame({"id": pd.Categorical(values, categories=LONG)})
+    model = skforest.ManifoldForestRegressor(5, bootstrap=False, random_state=0)
+    model.fit(X, number.astype(float))
+    expected = model.predict(X)
+    np.testing.assert_allclose(expected[8:], number[8:], atol=0.01)
+    for _ in range(3):
+        np.testing.assert_array_equal(model.predict(X[:8]), expected[:8])
+
+
+def test_a_missing_value_among_dicts_does_not_round_long_identifiers():
+    number = np.arange(60) % 4
+    X = pd.DataFrame({"id": pd.array([LONG[i] for i in number], dtype="Int64")})
+    model = skforest.ManifoldForestRegressor(
+        5, bootstrap=False, random_state=0, categorical_features=["id"]
+    )
+    model.fit(X, number.astype(float))
+    rows = [{"id": LONG[i]} for i in number[:40]]
+    rows[39]["id"] = None
+    np.testing.assert_array_equal(model.predict(rows)[:39], model.predict(X)[:39])
+    np.testing.assert_array_equal(model.predictor()(rows)[:39], model.predict(X)[:39])

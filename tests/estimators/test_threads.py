@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from threading import Barrier, Thread
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -291,3 +292,12 @@ def test_memory_is_returned_after_training_on_many_rows(monkeypatch, n_rows, n_c
     X = np.arange(n_rows)[:, None]
     small(ManifoldForestRegressor).fit(X, X[:, 0])
     assert len(calls) == n_calls
+
+
+def test_members_are_trained_in_the_processes_of_multiprocessing():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = ManifoldForestRegressor(3, random_state=0)
+    expected = clone(model).fit(X, X[:, 0]).predict(X)
+    with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
+        model.fit(X, X[:, 0])
+    np.testing.assert_array_equal(model.predict(X), expected)

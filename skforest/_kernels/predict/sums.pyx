@@ -24,7 +24,7 @@ from ..base.direction cimport UINT8, Directions, Grid, Table
 from ..base.memory cimport Scratch
 from .trees cimport HARD, Output, PackedTrees, Way
 
-cdef extern from "predict/route.h" nogil:
+cdef extern from "predict/sums.h" nogil:
     ctypedef struct Step "skf_step":
         uint16_t[8] place
         int32_t threshold
@@ -66,7 +66,7 @@ cdef enum:
 
 
 cdef class SumSteps:
-    """The splits of a forest as positions in a table of sums (route.h)."""
+    """The splits of a forest as positions in a table of sums (sums.h)."""
 
     cdef Scratch scratch
     cdef int height, width
