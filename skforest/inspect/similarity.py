@@ -184,6 +184,9 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     estimator : estimator of skforest
         Forest, tree or boosting, which `fit` clones and trains. To use a fitted estimator as it
         is, wrap it in `sklearn.frozen.FrozenEstimator`.
+    sparse_output : bool, default=True
+        Whether `transform` returns a sparse matrix. False: an array, which data frames from
+        `set_output` need.
 
     Attributes
     ----------
@@ -227,8 +230,8 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     (600, 800)
     """
 
-    def __init__(self, estimator):
-        self.estimator = estimator
+    def __init__(self, estimator, *, sparse_output=True):
+        self.estimator, self.sparse_output = estimator, sparse_output
 
     def fit(self, X, y=None, sample_weight=None):
         """Train the forest.
@@ -275,13 +278,15 @@ class LeafEmbedding(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
         Returns
         -------
-        leaves : csr_matrix of shape (n_samples, n_leaves), float64
+        leaves : csr_matrix or ndarray of shape (n_samples, n_leaves), float64
             Each row has one entry, equal to 1, for each tree. Columns are the leaves of all trees.
+            Without `sparse_output`, an ndarray.
         """
         check_is_fitted(self, "estimator_")
         forest = self.estimator_.forest_
         column = np.cumsum(forest.child < 0) - 1  # of each node that is a leaf
-        return _indicators(column[_leaves(self.estimator_, X)], int(forest.n_leaves.sum()))
+        found = _indicators(column[_leaves(self.estimator_, X)], int(forest.n_leaves.sum()))
+        return found if self.sparse_output else found.toarray()
 
     def get_feature_names_out(self, input_features=None):
         """Names of the leaves: ``leafembedding_tree_node``, with the node numbers of `apply`.

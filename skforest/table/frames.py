@@ -129,6 +129,8 @@ class Table:
             array = self.values(j)
         else:
             array = column.to_numpy()
+        if array.ndim > 1:
+            raise TypeError(f"column {self.names[j]!r} of X holds {column.dtype}, not numbers")
         if array.dtype.kind in "mM":
             raise TypeError(f"column {self.names[j]!r} of X holds {_dates_advice(column)}")
         if array.dtype.kind == "c":

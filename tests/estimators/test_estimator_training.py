@@ -569,7 +569,7 @@ def test_a_warm_start_continues_boosting_that_a_time_limit_has_ended():
 
 def test_limits_of_time_of_any_type_have_all_digits():
     for seconds in (np.float32(0.5), np.float16(0.5), 0.5):
-        assert threads.TimeLimit.of(seconds, 1e9).deadline == 1e9 + 0.5
+        assert float(threads.TimeLimit.of(seconds, 1e9).deadline) == 1e9 + 0.5
 
 
 class NarrowTree(NonGreedyTreeRegressor):

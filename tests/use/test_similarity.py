@@ -261,3 +261,11 @@ def test_rows_without_a_label_are_no_prototypes():
             np.testing.assert_array_equal(own, there[rows])
     days = np.array(["2024-01-01", "2024-01-02"], dtype="M8[ns]")
     assert list(prototypes(model, X, np.resize(days, 60))) == list(days)
+
+
+def test_an_embedding_as_a_data_frame():
+    X, y = make_friedman1(60, random_state=0)
+    model = LeafEmbedding(ManifoldForestRegressor(2, max_leaf_nodes=4), sparse_output=False)
+    frame = model.set_output(transform="pandas").fit(X, y).transform(X)
+    assert list(frame.columns) == model.get_feature_names_out().tolist()
+    assert (frame.to_numpy().sum(axis=1) == 2).all()
