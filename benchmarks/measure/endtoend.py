@@ -29,7 +29,6 @@ from skforest.forest.edit import DenseTree
 from skforest.training.endtoend import Units
 
 LONG = {"finetune_epochs": 30}  # Letter needs more epochs than the default
-MORE = {"finetune_epochs": 12}  # MNIST, where the default is 8
 # Fewer branches have a notable weight, so a fit is faster.
 STEEP = {"procedure": E2EProcedure(steepness=3.0)}
 PAPER = {"max_depth": 10, "greedy_epochs": 15}
@@ -40,7 +39,7 @@ FORESTS = {
     "usps-100": ("usps", USPS),
     "usps-100-validation": ("usps", USPS),
     "mnist-8": ("mnist", {"n_estimators": 8, "max_features": None} | MNIST | STEEP),
-    "mnist-80": ("mnist", {"n_estimators": 80, "patch_size": 15} | MNIST | MORE),
+    "mnist-80": ("mnist", {"n_estimators": 80} | MNIST),
 }
 
 

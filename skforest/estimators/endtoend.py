@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from .._docs import described
 from ..table.feature_grid import FeatureGrid
-from ..training.endtoend import Annealing, EndToEndMethod, EndToEndSettings
+from ..training.endtoend import Annealing, EndToEndMethod, EndToEndSettings, auto_patch
 from ..training.growing import MAX_DEPTH
 from ..training.trials import best_setting
 from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
@@ -60,22 +60,24 @@ max_leaf_nodes : int or None
     split next. None: every node is split until it is pure or at depth `max_depth`.
 finetune_epochs : "auto" or int
     Number of passes over all rows that train the whole tree once it has been grown. 0: the tree
-    stays as it was grown. "auto": 400000 / n for n rows, but at least 8 and at most 30; twice as
+    stays as it was grown. "auto": 400000 / n for n rows, but at least 16 and at most 30; twice as
     many for a single tree.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Number of features that each split uses, drawn at random. An int is a count, a float is a
     multiple of the number p of all features, None is p, and "sqrt" is the square root of p.
-    "auto": p for a single tree, and with `smoothness`; p / 2 with `feature_shape`; otherwise the
-    square root of p, rounded up. With at least 1000 rows, it is one of p ** 0.5, p ** 0.8 and p,
+    "auto": p for a single tree, and with `smoothness`; p / 2 with `feature_shape` and no patches;
+    else the square root of p, rounded up; from 1000 rows on, one of p ** 0.5, p ** 0.8 and p,
     whichever gives small forests the lowest held-out error. Constant features are left out.
 feature_shape : int, tuple of int or None
     Shape of the grid that the features fill, such as (28, 28); for `patch_size` and `smoothness`.
     X may then have the shape ``(n_samples, *feature_shape)``. All features of a grid share one
     unit, so features that vary little have little influence. None: there is one axis, and each
     feature has its own unit.
-patch_size : int, tuple of int or None
+patch_size : "auto", int, tuple of int or None
     Size of a patch, at a random position of the grid, whose features a split uses; an int is the
-    length along all axes. None: features are drawn as `max_features` says.
+    length along all axes. None: features are drawn as `max_features` says. "auto": in forests,
+    patches with 0.3 of the features if at least two axes of the grid are longer than 4, with
+    max_features="auto" and without `smoothness`; else None.
 smoothness : float
     Penalty on the squared differences between the weights of neighbours in the grid, along all of
     its axes: lambda of equation 15, 0 to 1e6. It makes the weights of splits readable as images;
@@ -263,7 +265,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         "finetune_epochs": [StrOptions({"auto"}), Interval(Integral, 0, 2**31 - 1, closed="left")],
         "smoothness": [Interval(Real, 0.0, 1e6, closed="both")],
         "feature_shape": ["array-like", Interval(Integral, 1, None, closed="left"), None],
-        "patch_size": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "patch_size": [
+            *("array-like", StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None)
+        ],
         "routing": [StrOptions(set(GATES))],
         "procedure": [E2EProcedure, None],
     }
@@ -276,7 +280,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         max_depth="auto",
         max_features="auto",
         feature_shape=None,
-        patch_size=None,
+        patch_size="auto",
         smoothness=0.0,
         routing="hard",
         greedy_epochs="auto",
@@ -338,7 +342,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             "n_estimators": min(max(TREE_ROWS // n, 16), 50),
             "max_depth": depth if self.max_leaf_nodes is None else None,
             "greedy_epochs": min(max(GREEDY_VISITS // (factor * n), 4), -(-most // factor)),
-            "finetune_epochs": factor * min(max(JOINT_VISITS // n, 8), 30),
+            "finetune_epochs": factor * min(max(JOINT_VISITS // n, 16), 30),
             "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
             "steepness_step": 0.2 if self._is_table() else MAX_STEP,
         }
@@ -420,7 +424,9 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _resolve_patch(self, grid):
         """Lengths of the patch of a split along all axes of the grid; None without patches."""
-        if self.patch_size is None:
+        if isinstance(self.patch_size, str) and self.max_features == "auto":
+            return None if self._uses_all_features() else auto_patch(grid.shape)
+        if self.patch_size is None or isinstance(self.patch_size, str):
             return None
         size = grid.sizes(self.patch_size, "patch_size")
         if self.max_features not in ("auto", None):
@@ -483,7 +489,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
 
     def _uses_all_features(self):
         """Is it a single tree, or do splits use all features, or those of a patch?"""
-        return self.n_estimators == 1 or self.patch_size is not None or self.smoothness > 0
+        has_patch = self.patch_size is not None and not isinstance(self.patch_size, str)
+        return self.n_estimators == 1 or has_patch or self.smoothness > 0
 
 
 @described(CLASSIFIER_PARAMETERS, ATTRIBUTES, USUAL, notes=NOTES, references=REFERENCES)
@@ -531,7 +538,7 @@ class E2EDecisionForestClassifier(ForestClassifierMixin, _E2EForest):
         max_depth="auto",
         max_features="auto",
         feature_shape=None,
-        patch_size=None,
+        patch_size="auto",
         smoothness=0.0,
         routing="hard",
         greedy_epochs="auto",

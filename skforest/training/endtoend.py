@@ -35,6 +35,19 @@ MIN_DEVIATION = 0.3
 COUNTED_ROWS = 1000  # rows used to count active leaves; they take a small part of an epoch
 MIN_UNIT = 1e-6  # features on a grid that vary less, relative to the largest, are left out
 MIN_SPLIT_ROWS = 50  # with fewer rows, a tree without a split does not mean that training failed
+# patch_size="auto": share of the features in a patch, and length from which on an axis is divided.
+# Chosen on held-out training rows of MNIST, USPS and the digits of scikit-learn; no command
+# repeats this.
+PATCH_SHARE, LONG_AXIS = 0.3, 5
+
+
+def auto_patch(shape):
+    """Return the lengths of patches in an array of features; None without two long axes."""
+    n_long = sum(length >= LONG_AXIS for length in shape)
+    if n_long < 2:
+        return None
+    share = PATCH_SHARE ** (1 / n_long)  # short axes are channels, which a patch contains
+    return tuple(round(share * x) if x >= LONG_AXIS else x for x in shape)
 
 
 # --------------------------------------------------------------------------------------- settings

@@ -400,7 +400,7 @@ def test_auto_is_resolved_from_the_data(cls):
         (10_000, 1000, (16, 8, 10, 8, 30, 262)),
         (10_001, 20, (16, 10, 10, 7, 30, 1000)),
         (20_000, 20, (16, 10, 10, 4, 20, 1000)),
-        (100_000, 20, (16, 10, 10, 4, 8, 1000)),
+        (100_000, 20, (16, 10, 10, 4, 16, 1000)),
     ],
 )
 def test_auto_values_of_many_rows(n, p, values):
@@ -591,3 +591,23 @@ def test_a_batch_has_at_most_all_rows(n_rows, expected):
     X = np.random.default_rng(0).normal(size=(n_rows, 2))
     model = made(E2EDecisionForestRegressor, 1, max_depth=1, batch_size=500)
     assert model.fit(X, X[:, 0]).batch_size_ == expected
+
+
+@pytest.mark.parametrize(
+    "shape, patch",
+    [((28, 28), (15, 15)), ((16, 5), (9, 3)), ((10, 10, 3), (5, 5, 3)), ((10, 10, 10), (7, 7, 7)),
+     ((140,), None), ((140, 4), None), ((4, 4), None)],
+)  # fmt: skip
+def test_patches_of_images_are_chosen_by_their_shape(shape, patch):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 9, size=(60, int(np.prod(shape))))
+    y, few = X[:, 0] > 4, {"greedy_epochs": 1, "finetune_epochs": 1, "max_depth": 1}
+    forest = E2EDecisionForest(2, feature_shape=shape, random_state=0, **few).fit(X, y)
+    assert forest.max_features_ == X.shape[1] // 2 if patch is None else np.prod(patch)
+    for alone in (
+        {"n_estimators": 1}, {"smoothness": 0.1}, {"max_features": 3}, {"patch_size": None}
+    ):  # fmt: skip
+        other = changed(clone(forest), **alone).fit(X, y)
+        assert other.max_features_ == {"max_features": 3, "patch_size": X.shape[1] // 2}.get(
+            *alone, X.shape[1]
+        )
