@@ -74,7 +74,7 @@ categorical_features : "from_dtype", array-like of bool, int or str, or None
 weight_dtype : {"float32", "float16"}
     Type in which the weights of hyperplanes are stored. "float16" halves the size of the model,
     but predictions take longer. Rows are routed by the stored weights, and each leaf is computed
-    from the rows that then reach it.
+    from the rows that then reach it; there may be fewer than `min_samples_leaf`.
 momentum : float
     Fraction of the previous step that is added to the next one, in [0, 1).
 batch_size : int
@@ -205,7 +205,8 @@ y : array-like of shape (n_samples,) or (n_samples, n_outputs)
     Class labels, or numbers in regression.
 sample_weight : array-like of shape (n_samples,), default=None
     At least 0, and not all 0. A weight of k is equivalent to k copies of the row, and a weight of
-    0 to leaving it out, except that `classes_` keeps its class. None: all weights are 1.
+    0 to leaving it out, except that `classes_` keeps its class; if no row of a class is left,
+    trees may draw other rows. None: all weights are 1.
 """,
     "takes_given_targets": """
 y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None

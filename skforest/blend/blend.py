@@ -107,9 +107,9 @@ refit : bool
     estimators of other packages, and forests with fewer trees or bags than folds.
 oob_score : bool
     Whether to keep the held-out predictions of the blend, in the order of the rows of `fit`; with
-    `X_val`, these are its rows. Rows
-    of a member are predicted by models that were trained without them, with the weights, the
-    temperature and `prior` of the blend, which are found on the same rows.
+    `X_val`, these are its rows. Rows are predicted by models that were trained without them, with
+    weights of the members that were found on the other folds, and with the temperature and `prior`
+    of the blend.
 calibrate : bool
     Whether to calibrate the blended probabilities by a temperature, see `temperature_`.
 time_limit : float or None

@@ -161,7 +161,7 @@ n_iter_ : list of int
     Number of rounds of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64
     Importances of the features, at least 0, with sum 1: the decrease of the loss in all splits,
-    times the absolute weight of the feature and, unless it is in a box, its standard deviation.
+    times the absolute weight of the feature and, in mixtures, its standard deviation.
     The decrease by the linear start is divided among the features in proportion to the variances
     of its terms. For "absolute_error" and "quantile", splits separate signs of residuals, and the
     decrease stays large in late trees that fit noise: prefer permutation importances.

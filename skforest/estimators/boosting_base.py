@@ -233,8 +233,8 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
             return None
         if len(self._make_loss().scale.start(data.baseline)) > 1:
             raise ValueError(
-                f"monotonic_cst={self.monotonic_cst!r} needs one output, or two classes and no "
-                "`Loss` of your own"
+                f"monotonic_cst={self.monotonic_cst!r} needs one output and one quantile, or two "
+                "classes and no `Loss` of your own"
             )
         return data.feature_map.per_feature(signs).astype(np.int8)
 

@@ -53,7 +53,8 @@ refine : {"nongreedy", "alternating"}, NonGreedyTreeClassifier, NonGreedyTreeReg
     `NonGreedyTreeClassifier` with default parameters. To set these, pass a non-greedy tree, which
     need not be fitted: its parameters of joint training, from `nu` to `procedure`, are used, and
     those of growth have no effect. "alternating": splits are trained one after another, as in
-    `skforest.refine`. None: trees are not refined.
+    `skforest.refine`. It may leave fewer rows in a leaf than `min_samples_leaf`. None: trees are
+    not refined.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Number of features among which the first cut of a node is searched, q in the paper. An int is a
     count, a float is a multiple of the number p of all features, and None is p. "sqrt": the square

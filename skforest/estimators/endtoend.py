@@ -35,6 +35,7 @@ KEPT = (
     "batch_size",
     "steepness_step",
     "max_features",
+    "patch_size",
 )
 # max_features="auto": powers of the number of features that are compared on held-out rows, where
 # there are at least so many rows; trees and batches of the forests that are compared.
@@ -60,8 +61,8 @@ max_leaf_nodes : int or None
     split next. None: every node is split until it is pure or at depth `max_depth`.
 finetune_epochs : "auto" or int
     Number of passes over all rows that train the whole tree once it has been grown. 0: the tree
-    stays as it was grown. "auto": 400000 / n for n rows, but at least 16 and at most 30; twice as
-    many for a single tree.
+    stays as it was grown. "auto": 400000 / n for n rows, or 800000 / n for a single tree, but at
+    least 16, and at most 30, or 60.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Number of features that each split uses, drawn at random. An int is a count, a float is a
     multiple of the number p of all features, None is p, and "sqrt" is the square root of p.
@@ -141,8 +142,9 @@ REGRESSOR_PARAMETERS = PARAMETERS.replace("{auto_depth}", '"auto": 10').replace(
 
 ATTRIBUTES = """
 n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
-    Resolved values of these parameters. With `patch_size`, `max_features_` is the number of
-    features of a patch.
+    Resolved values. With patches, `max_features_` is the number of their features.
+patch_size_ : tuple of int or None
+    Resolved value of `patch_size`, for all axes.
 learning_rate_, steepness_step_ : float
     Resolved values of these parameters.
 steepness_ : float
@@ -317,7 +319,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
                 del kept["greedy_epochs"]
         values = self._resolved_values(data, kept)
         grid = FeatureGrid(self.feature_shape, data.X.shape[1])
-        patch_size = self._resolve_patch(grid)
+        patch_size = self._resolve_patch(grid, kept)
         values["feature_shape"] = None if self.feature_shape is None else grid.shape
         values["patch_size"] = patch_size
         choices = self._choices_of_max_features(*data.X.shape, kept)
@@ -342,7 +344,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             "n_estimators": min(max(TREE_ROWS // n, 16), 50),
             "max_depth": depth if self.max_leaf_nodes is None else None,
             "greedy_epochs": min(max(GREEDY_VISITS // (factor * n), 4), -(-most // factor)),
-            "finetune_epochs": factor * min(max(JOINT_VISITS // n, 16), 30),
+            "finetune_epochs": min(max(factor * JOINT_VISITS // n, 16), factor * 30),
             "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
             "steepness_step": 0.2 if self._is_table() else MAX_STEP,
         }
@@ -422,11 +424,12 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             gate=GATES[self.routing],
         )
 
-    def _resolve_patch(self, grid):
+    def _resolve_patch(self, grid, kept):
         """Lengths of the patch of a split along all axes of the grid; None without patches."""
-        if isinstance(self.patch_size, str) and self.max_features == "auto":
-            return None if self._uses_all_features() else auto_patch(grid.shape)
-        if self.patch_size is None or isinstance(self.patch_size, str):
+        if isinstance(self.patch_size, str):
+            has_none = self._uses_all_features() or self.max_features != "auto"
+            return kept.get("patch_size", None if has_none else auto_patch(grid.shape))
+        if self.patch_size is None:
             return None
         size = grid.sizes(self.patch_size, "patch_size")
         if self.max_features not in ("auto", None):
@@ -467,6 +470,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             "n_estimators_": settings.n_estimators,
             "max_depth_": None if depth == MAX_DEPTH else depth,
             "max_features_": settings.max_features,
+            "patch_size_": settings.patch_size,
             "greedy_epochs_": annealing.greedy_epochs,
             "finetune_epochs_": annealing.finetune_epochs,
             "learning_rate_": annealing.learning_rate,

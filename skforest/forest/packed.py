@@ -486,10 +486,10 @@ class Forest:
         ----------
         importance_type : {"impurity", "count"}, default="impurity"
             "impurity": decrease of impurity or loss in the splits, times the absolute weight of
-            the feature in the direction, times its `deviation` if the forest has one, so that
-            importances do not depend on units. Averaged trees have the same total. The decrease by
-            a linear start is divided by the variances of its terms. "count": number of splits that
-            use the feature.
+            the feature in the direction and, in directions of several features, its `deviation`
+            if the forest has one, so that importances do not depend on units. Averaged trees have
+            the same total. The decrease by a linear start is divided by the variances of its
+            terms. "count": number of splits that use the feature.
 
         Returns
         -------

@@ -57,11 +57,12 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Missing dates, and text that is no date, become NaN. Text is ISO 8601, as ``2025-12-31 18:00``,
-    or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``; years of two digits are those
-    from 1969 to 2068. Times with a zone, or an offset, are read in the zone that their column had
-    in `fit`, or in UTC if it was text with offsets. A column without zones and offsets in `fit`
-    takes no times with them later, and a column with them takes no times without.
+    Missing dates, and text that is no date, become NaN. Text is ISO 8601 with hyphens, as
+    ``2025-12-31 18:00``, or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``; years
+    of two digits are those from 1969 to 2068. Times with a zone, or an offset, are read in the
+    zone that their column had in `fit`, or in UTC if it was text with offsets. A column without
+    zones and offsets in `fit` takes no times with them later, and a column with them takes no
+    times without.
 
     Examples
     --------

@@ -611,3 +611,15 @@ def test_patches_of_images_are_chosen_by_their_shape(shape, patch):
         assert other.max_features_ == {"max_features": 3, "patch_size": X.shape[1] // 2}.get(
             *alone, X.shape[1]
         )
+
+
+def test_a_warm_start_keeps_the_patches_of_auto():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 36))
+    few = {"greedy_epochs": 1, "finetune_epochs": 1, "max_depth": 1}
+    model = E2EDecisionForest(1, feature_shape=(6, 6), warm_start=True, **few)
+    model.fit(X, X[:, 0] > 0).set_params(n_estimators=3).fit(X, X[:, 0] > 0)
+    assert (model.patch_size_, model.max_features_) == (None, 36)
+    assert (model.forest_.directions().getnnz(axis=1) == 36).all()
+    model = E2EDecisionForest(2, feature_shape=(6, 6), **few).fit(X, X[:, 0] > 0)
+    assert (model.patch_size_, model.max_features_) == ((3, 3), 9)
