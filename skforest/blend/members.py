@@ -246,7 +246,8 @@ class OwnMember(Member):
         learns = data is self.data or self.keeps_folds and self.may_refit
         request = replace(self.request, limit=limit, learns_held_out=learns, shared=shared)
         if self.folder is not None:
-            part = self.folder / ("all" if data is self.data else "folds")
+            part = "all" if data is self.data else "learned folds" if learns else "folds"
+            part = self.folder / part
             request = replace(request, checkpoint=self.estimator._checkpoint(part, data))
         return train_members(self.method, data, members, self.estimator._seed, request)
 

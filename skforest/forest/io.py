@@ -362,7 +362,8 @@ def as_value_error(message):
 
 
 def _read_folder(path, mmap_mode):
-    text = (path / "header.json").read_bytes()
+    with open(path / "header.json", "rb") as file:
+        text, identity = file.read(), _identity(os.fstat(file.fileno()))
     with as_value_error(f"{path} is not a saved forest"):
         memory = _Memory(len(text))
         memory.take(CHARACTER_MEMORY * len(text))
@@ -383,7 +384,15 @@ def _read_folder(path, mmap_mode):
                     array = np.load(own, mmap_mode=mmap_mode, allow_pickle=False)
                     _check_text(array, entry.key)
             found.append((entry, array))
+        # Who writes removes the header before the first array is replaced, see `replacements`.
+        if _identity(os.stat(path / "header.json")) != identity:
+            raise ValueError("another model was written while it was read; read it again")
         return header, *_parts(header, found)
+
+
+def _identity(status):
+    """What tells a file from the one that replaces it."""
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read_archive(path, start, file, size):

@@ -89,7 +89,7 @@ def test_a_blend_that_was_interrupted_continues(tmp_path, monkeypatch):
     blend.fit(X, y, checkpoint=tmp_path)
     np.testing.assert_array_equal(blend.predict(X), at_once.predict(X))
     assert blend.weights_ == at_once.weights_
-    folders = [tmp_path / name for name in ("CO2Forest/folds", "ObliqueBoosting/folds")]
+    folders = [tmp_path / name for name in ("CO2Forest/folds", "ObliqueBoosting/learned folds")]
     assert [names[number][0] for number in (2, 5, 8)] == [*folders, tmp_path / "CO2Forest/all"]
     assert len(set(names)) == len(names) - 3
     with pytest.raises(ValueError, match="checkpoint=.*folds.* other X or y"):
@@ -259,3 +259,15 @@ def test_a_round_that_was_stopped_is_not_saved(tmp_path, monkeypatch):
         clone(model).fit(X, y, checkpoint=tmp_path)
     assert list(tmp_path.glob("bag-*"))
     assert_same_fit(clone(model).fit(X, y, checkpoint=tmp_path), at_once)
+
+
+def test_blends_with_and_without_refit_share_no_bags(tmp_path):
+    """With refit=True, bags learn from the rows of their fold."""
+    X, y = boosting_rows(ObliqueBoostingRegressor, 90)
+    boosting = quick_boosting(ObliqueBoostingRegressor, n_bags=3, linear_start=None)
+    for refit in (True, False, True):
+        blend = BlendedForestRegressor([boosting], cv=3, random_state=0, refit=refit)
+        expected = clone(blend).fit(X, y).predict(X)
+        np.testing.assert_array_equal(blend.fit(X, y, checkpoint=tmp_path).predict(X), expected)
+    blend.set_params(refit=False).fit(X, y)
+    assert (blend.predict(X) != expected).any()

@@ -416,3 +416,22 @@ def damage_files(seed, n, path):
 @pytest.mark.parametrize("seed, n", [(0, 150), pytest.param(1, 4_000, marks=pytest.mark.slow)])
 def test_randomly_damaged_files_are_refused_or_harmless(seed, n, tmp_path):
     assert damage_files(seed, n, tmp_path / "forest.npz") > n
+
+
+def test_a_folder_that_is_overwritten_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    """Otherwise, arrays of two models could make one."""
+    folder, check = tmp_path / "forest", io._check_npy
+    first, second = rich_forest(), rich_forest()
+    first.save(folder, layout="folder")
+    checked = []
+
+    def checked_while_written(*args):
+        if len(checked) == 3:
+            second.save(folder, layout="folder")
+        checked.append(args)
+        return check(*args)
+
+    monkeypatch.setattr(io, "_check_npy", checked_while_written)
+    with pytest.raises(ValueError, match="another model was written while it was read"):
+        Forest.load(folder)
+    np.testing.assert_array_equal(Forest.load(folder).value, second.value)

@@ -22,6 +22,7 @@ from skforest._kernels.base.loss import LogLossKernel, sharpened_scores
 from skforest._kernels.search.projection import BoxSampler, SparseSampler
 from skforest._tree import mean_of_bags, softmax
 from skforest.forest import Forest
+from skforest import E2EDecisionForestClassifier
 
 def digest(*arrays):
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
@@ -73,6 +74,12 @@ for n_classes in (3, 17):
     mix = rng.normal(size=(n_classes, 2 if n_classes < 5 else 5)).astype(np.float32)
     tree, leaf, _ = grow_boosted(X, derivative, n_directions=9, mix=mix)
     out[f"boosting {n_classes}"] = digest(leaf, tree["gain"], tree["threshold"])
+labels = (X[:, :20].sum(axis=1) > 0).astype(int)
+for n_used in (5, 9, 18):    # of 20 columns; runs of neighbours are copied as vectors
+    model = E2EDecisionForestClassifier(30, max_depth=1, max_features=n_used, random_state=0)
+    forest = model.fit(X[:, :20], labels).forest_
+    assert (forest.directions().getnnz(axis=1) == n_used).all()
+    out[f"end to end {n_used}"] = digest(forest.threshold, forest.directions().toarray())
 json.dump(out, sys.stdout)
 """
 
@@ -92,7 +99,7 @@ def test_the_simd_level_is_the_requested_one(probes):
 
 def test_all_levels_give_the_same_bits(probes):
     base = probes[0]
-    assert len(base) == 1 + 3 * 2 + 3 * 3 * 2 * 2 + 2 * 3
+    assert len(base) == 1 + 3 * 2 + 3 * 3 * 2 * 2 + 2 * 3 + 3
     assert len(set(map(str, base.values()))) == len(base)
     for asked, found in enumerate(probes):
         different = [key for key in base if key != "level" and found[key] != base[key]]

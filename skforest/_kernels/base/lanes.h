@@ -273,7 +273,8 @@ SKF_INLINE void SKF_L(skf_dots_loop)(const float *value, int64_t step, const int
 }
 
 /* Copies n groups of `size` features of the row a, scale (a - mean); returns the end of the copy.
- * Adjacent groups, which are most, are copied as whole vectors. */
+ * Adjacent groups, which are most, are copied as whole vectors. Groups ascend, so they are adjacent if
+ * the first and the last one of a vector are as far apart as its ends. */
 SKF_INLINE void SKF_L(skf_gather_groups)(const float *a, const int32_t *group, int64_t n, int size,
                                          const float *mean, float scale, float **end)
 {

@@ -49,7 +49,8 @@ cdef void pack_rows(
 ) noexcept nogil:
     """Copy some features of n rows, centred and scaled; `at` then points into the copy.
 
-    features : IN, first features of n_groups groups of SKF_GROUP, then n_single features
+    features : IN, first features of n_groups groups of SKF_GROUP, then n_single features; both
+        ascend
     out : OUT, (n, padded_length(n_groups * SKF_GROUP + n_single))
     """
     cdef int64_t i, stride = padded_length(n_groups * SKF_GROUP + n_single)

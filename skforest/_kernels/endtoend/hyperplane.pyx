@@ -159,18 +159,14 @@ cdef class SoftSplitter(SearchSplitter):
         return False
 
     cdef void draw_features(self) noexcept nogil:
-        """Draw the features of the next split: a receptive field, or a random subset."""
-        cdef int32_t k, other, swap, n = <int32_t>self.receptive_fields.shape[1]
+        """Draw the features of the next split: a receptive field, or a random subset, in order."""
+        cdef int32_t k, n_drawn = 0, n = <int32_t>self.receptive_fields.shape[1]
         cdef int32_t field = below(&self.random, <int>self.receptive_fields.shape[0])
         for k in range(n):
-            self.used[k] = self.receptive_fields[field, k]
-        if n == self.n_used:
-            return
-        for k in range(self.n_used):
-            other = k + below(&self.random, n - k)
-            swap = self.used[k]
-            self.used[k] = self.used[other]
-            self.used[other] = swap
+            # Each subset has the same probability (Knuth, TAOCP 3.4.2, algorithm S).
+            if n == self.n_used or below(&self.random, n - k) < self.n_used - n_drawn:
+                self.used[n_drawn] = self.receptive_fields[field, k]
+                n_drawn += 1
 
     cdef void load_rows(self) noexcept nogil:
         """Pass the rows of the node to the trainer, packed if a split uses few features."""
