@@ -142,10 +142,9 @@ typedef struct {
                 const uint64_t child = (below >> 2) + (right & ~below & 1);                      \
                 const uint64_t same = row << 32 | child;                                         \
                 lane[l] = same;                                                                  \
-                if (branches && !is_leaf) {                                                      \
-                    SKF_FETCH(steps + child);                                                    \
+                SKF_FETCH(steps + child);                                                        \
+                if (branches && !is_leaf)                                                        \
                     continue;                                                                    \
-                }                                                                                \
                 leaf[row] = (int32_t)(2 * at + right);                                           \
                 lane[l] ^= (same ^ queue[next]) & (0 - (uint64_t)is_leaf);                       \
                 next += is_leaf;                                                                 \

@@ -58,7 +58,7 @@ cdef extern from "predict/sums.h" nogil:
 
 # Chosen without a stored measurement. They change the speed of predictions, but no bit.
 cdef enum:
-    BLOCK_ROWS = 128         # largest number of rows with tables at once
+    BLOCK_ROWS = 256         # largest number of rows with tables at once
     BLOCK_BYTES = 1 << 20    # largest number of bytes of these tables: about a cache
     PADDING = 32             # additional rows, as many as are routed at once
     MIN_ROWS = 16            # fewest rows for which the splits near the root are decided at once,
