@@ -46,7 +46,7 @@ from ..training.method import (
     FitRequest,
     Sampling,
     Task,
-    complete_forest,
+    first_members,
     mean_response,
     n_complete,
     n_members,
@@ -169,7 +169,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _request(self, **given):
         """A `FitRequest` of this estimator."""
-        given = {"previous": complete_forest(self), "name": type(self).__name__} | given
+        previous = vars(self).get("forest_") if self.warm_start else None
+        if previous is not None and not self._completes_members:
+            previous = first_members(previous, getattr(self, "_n_complete", n_members(previous)))
+        given = {"previous": previous, "name": type(self).__name__} | given
         return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, **given)
 
     def _checkpoint(self, folder, data, previous=None):
@@ -453,7 +456,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _responder(self):
         """Functions of rows to responses and of tables to rows; columns that need float64.
 
-        In blends, None stands for all columns.
+        A blend may return None for the columns: all of them need float64.
         """
         check_is_fitted(self, "forest_")
         forest = self._routing_forest

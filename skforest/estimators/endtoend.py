@@ -61,8 +61,8 @@ max_leaf_nodes : int or None
     split next. None: every node is split until it is pure or at depth `max_depth`.
 finetune_epochs : "auto" or int
     Number of passes over all rows that train the whole tree once it has been grown. 0: the tree
-    stays as it was grown. "auto": 400000 / n for n rows, or 800000 / n for a single tree, but at
-    least 16, and at most 30, or 60.
+    stays as it was grown. "auto": 400000 / n for n rows, between 16 and 30; for a single tree,
+    800000 / n, between 16 and 60.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Number of features that each split uses, drawn at random. An int is a count, a float is a
     multiple of the number p of all features, None is p, and "sqrt" is the square root of p.

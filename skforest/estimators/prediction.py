@@ -153,9 +153,12 @@ def response_of(model, X, classes):
     `classes` are those of the blend, a list with one array for each output; None in regression. A
     model that did not see a class gives it the probability 0.
     """
-    inner = unwrapped(model)  # pipelines would clip and normalise probabilities
-    if has_response(inner.estimator) and has_classes(inner.estimator, classes):
-        return inner.estimator._response(inner.transform(X))
+    if not is_forest(model):  # pipelines and searches would clip and normalise probabilities
+        inner = unwrapped(model)
+        if is_forest(inner.estimator):
+            model, X = inner.estimator, inner.transform(X)
+    if has_response(model) and has_classes(model, classes):
+        return model._response(X)
     if classes is None:
         found = np.asarray(model.predict(X), dtype=np.float64)
         return found.reshape(len(found), -1)

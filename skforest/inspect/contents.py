@@ -86,8 +86,8 @@ class TreeContents:
         """Name of a column, and its conditions left and right, for a split of levels.
 
         None for splits that compare numbers. `most` is the largest number of levels of a set;
-        "(other)" stands for levels that were unknown in training, and for missing values if these
-        take the same side; otherwise, "(missing)" stands for them.
+        "(missing)" means missing values, and "(other)" levels that were unknown in training; if
+        both take the same side, it is called "(other)" alone.
         """
         feature_map = self.forest.feature_map
         row, threshold = self.raw_split(node)

@@ -107,9 +107,9 @@ def plot_tree(
     shows its constant and its largest slopes. Boosting with a linear start begins with a tree that
     is a single linear leaf; the plot says so.
 
-    A split of a category shows the levels that go right, where ``(missing)`` stands for missing
-    values, and ``(other)`` for unknown levels. If these take the same side, ``(other)`` stands for
-    both. In a sum, ``city (level number)`` is the number of the level, counted from 0.
+    A split of a category shows the levels that go right, where ``(missing)`` means missing values,
+    and ``(other)`` unknown levels, or both if they take the same side. In a sum, ``city (level
+    number)`` is the number of the level, counted from 0.
 
     Examples
     --------

@@ -77,11 +77,10 @@ def export_text(
     Notes
     -----
     Weights and thresholds are in the units of the features, even if the forest scales them. A
-    split of a category reads ``city in {Bern, Oslo}``, where ``(missing)`` stands for missing
-    values, and ``(other)`` for unknown levels. If these take the same side, ``(other)`` stands for
-    both. In a condition on several features, ``city (level number)`` is the number of the level,
-    counted from 0, and an indicator such as ``(city = Oslo)`` is 1 or 0. A missing number counts
-    as the mean of its column.
+    split of a category reads ``city in {Bern, Oslo}``, where ``(missing)`` means missing values,
+    and ``(other)`` unknown levels, or both if they take the same side. In a condition on several
+    features, ``city (level number)`` is the number of the level, counted from 0, and an indicator
+    such as ``(city = Oslo)`` is 1 or 0. A missing number counts as the mean of its column.
 
     If a forest averages its trees, a leaf shows the class, or the value, that the tree alone
     predicts; it also shows the class probabilities if all leaves have the same class. If trees are

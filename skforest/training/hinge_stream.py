@@ -10,7 +10,7 @@ from .._kernels.base.rows import tree_seed
 from .._warnings import warn_caller
 from ..table.training_set import TrainingSet
 from .hinge_input import FAR, MAX_SHIFT, are_far
-from .losses import TargetUnits, with_outlier_weights
+from .losses import TargetUnits, weighted_quantile, with_outlier_weights
 
 # Units come from the last WINDOW rows; with many columns, from fewer rows with at most MAX_NUMBERS
 # entries, but at least FEWEST. Chosen without a stored measurement.
@@ -163,12 +163,12 @@ class HingeStream:
         return TargetUnits(baseline, now.scale, new / now.scale), factor
 
     def has_far_targets(self, loss, y):
-        """Return whether most targets are more than FAR units from the mean of the last ones."""
+        """Return whether most targets are more than FAR units from the median of the last ones."""
         unit = self.units.response
         if not loss.scale.has_unit:
             return False
         _, recent, weight = self.recent
-        centre = np.average(recent, axis=0, weights=weight)
+        centre = weighted_quantile(recent, weight, 0.5)  # that outliers do not move
         far = (np.abs(y - centre) > FAR * unit) & (unit > 0)
         return bool((far.mean(axis=0) > 0.5).any())
 

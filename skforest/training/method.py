@@ -281,16 +281,11 @@ def n_complete(records):
     return next((i for i, record in enumerate(records) if "ended" in record), len(records))
 
 
-def complete_forest(estimator):
-    """Return the members of the fitted forest that a warm start keeps; None if there are none."""
-    forest = vars(estimator).get("forest_") if estimator.warm_start else None
-    if forest is None or estimator._completes_members:
+def first_members(forest, n):
+    """Return the first n members of a forest as a Forest; None if there are none."""
+    if n == n_members(forest):
         return forest
-    n_kept = vars(estimator).get("_n_complete", n_members(forest))
-    if n_kept < n_members(forest):
-        kept = [member_of(forest, number) for number in range(n_kept)]
-        forest = joined(kept) if kept else None
-    return forest
+    return joined([member_of(forest, number) for number in range(n)]) if n else None
 
 
 def mean_response(forest, data, is_predicted, others=()):

@@ -15,6 +15,7 @@ from skforest import (
     RandomHingeForestClassifier,
     refine,
 )
+from skforest.training.method import n_members
 
 
 @pytest.mark.every_class
@@ -87,13 +88,8 @@ def test_a_warm_start_on_other_rows_and_with_other_class_weights(make):
     first = model.forest_
     model.set_params(**{size: 2}).fit(X[100:], y[100:], sample_weight=1 + y[100:])
     model.set_params(**{size: 3}, class_weight="balanced").fit(X[100:], y[100:])
-    assert member_counts(model) == 3
+    assert n_members(model.forest_) == 3
     np.testing.assert_array_equal(model.forest_.deviation, first.deviation)
-
-
-def member_counts(model):
-    forest = model.forest_
-    return len(forest.bag_start) - 1 if forest.aggregate == "sum" else len(forest)
 
 
 def test_class_weights_with_an_infinite_sum():

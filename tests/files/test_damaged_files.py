@@ -421,7 +421,8 @@ def test_randomly_damaged_files_are_refused_or_harmless(seed, n, tmp_path):
 def test_a_folder_that_is_overwritten_while_it_is_read_is_refused(tmp_path, monkeypatch):
     """Otherwise, arrays of two models could make one."""
     folder, check = tmp_path / "forest", io._check_npy
-    first, second = rich_forest(), rich_forest()
+    first = rich_forest()
+    second = first.replaced(first.arrays | {"value": first.value + 1})
     first.save(folder, layout="folder")
     checked = []
 

@@ -60,7 +60,6 @@ cdef extern from "predict/sums.h" nogil:
 cdef enum:
     BLOCK_ROWS = 256         # largest number of rows with tables at once
     BLOCK_BYTES = 1 << 20    # largest number of bytes of these tables: about a cache
-    PADDING = 32             # additional rows, as many as are routed at once
     MIN_ROWS = 16            # fewest rows for which the splits near the root are decided at once,
     MIN_TREES = 8            # and fewest trees, since entries of tables are brought side by side
 
@@ -78,8 +77,8 @@ cdef class SumSteps:
     cdef int32_t* first            # left child of every split
     cdef Top* top                  # the splits near the root of all trees
     cdef int64_t* top_start        # the first of them of every tree
-    # Where rows go on, exit by exit: a split, or -1 - node for a leaf. Tree t has one more exit
-    # than splits in `top`, from top_start[t] + t on.
+    # The split to which each exit leads, or -1 - node for a leaf. Tree t has one more exit than
+    # splits in `top`, from top_start[t] + t on.
     cdef int32_t* exits
     cdef int32_t* root             # split at the root of every tree, -1 if it is a leaf
 
@@ -288,7 +287,7 @@ cdef class SumSteps:
     cdef void start(
         self, int64_t tree, const uint32_t* columns, int64_t n, int32_t* at
     ) noexcept nogil:
-        """at[i] = where row i goes on below the top of a tree, see `exits`."""
+        """at[i] = split below the top of a tree that row i reaches, or leaf, see `exits`."""
         cdef int64_t i = 0, first = self.top_start[tree], n_top = self.top_start[tree + 1] - first
         cdef const int32_t* exits = self.exits + first + tree
         while i < n:
@@ -309,7 +308,8 @@ cdef class SumSteps:
     ) noexcept nogil:
         """leaf[i] = node of the leaf of row i, for n rows; `columns` is NULL for few rows.
 
-        There is one more table. `at`, `queue` and `leaf` have spaces for up to PADDING rows more.
+        `sums` has tables of n + 1 rows, the last one with any content. `at`, `queue` and `leaf`
+        have spaces for SKF_BIT_ROWS rows more.
         """
         cdef int64_t i
         cdef int32_t root = self.root[tree]
@@ -360,7 +360,7 @@ cdef class BySums(Way):
         cdef PackedTrees trees = self.trees
         cdef SumSteps steps = self.prepared()
         cdef int64_t n, bag, tree, start = 0, n_rows = table.n_samples
-        cdef int64_t block = min(n_rows, steps.block_rows()), padded = block + PADDING
+        cdef int64_t block = min(n_rows, steps.block_rows()), padded = block + SKF_BIT_ROWS
         cdef bint turns = block >= MIN_ROWS and bag_start[n_bags] - bag_start[0] >= MIN_TREES
         cdef Scratch scratch = Scratch()
         cdef uint32_t* sums = <uint32_t*>scratch.ints((block + 1) * steps.size)
