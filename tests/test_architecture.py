@@ -40,7 +40,7 @@ LAYERS = (
 LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 # Files of estimators that others of these may import; each of the rest is one method.
 SHARED = """
-    base boosting_base conformal given_rows greedy prediction predictor streams targets unwrap
+    base boosting_base bootstrap conformal given_rows greedy prediction predictor streams targets unwrap
     validation
 """.split()
 

@@ -33,7 +33,7 @@ from ..training.blending import blend_weights, find_temperature, unseen_response
 from ..training.progress import Steps
 from ..training.threads import TimeLimit
 from .encoding import Columns
-from .folds import class_weighted, compares_all_rows, given_samples, sample_folds
+from .folds import BlendedRows, class_weighted, compares_all_rows, given_samples, sample_folds
 from .leaderboard import (
     BLEND,
     FOREST,
@@ -44,7 +44,6 @@ from .leaderboard import (
     score_name,
 )
 from .members import (
-    BlendedRows,
     OwnMember,
     check_response,
     check_scoring,

@@ -1,5 +1,6 @@
 """Rows of a blend: their class weights, and the folds that members leave out and predict."""
 
+from copy import copy
 from numbers import Integral
 
 import numpy as np
@@ -10,7 +11,118 @@ from ..estimators.validation import errors_about
 from ..table.feature_map import FeatureMap
 from ..table.frames import as_frame
 from ..table.training_set import IS_LEFT_OUT, TRAINS, TrainingSet, check_sample_weight
-from .members import BlendedRows
+
+# Members are compared on the rows of as many folds as have this many distinct rows: with more
+# rows, weights hardly change.
+COMPARED = 5000
+ROW_FOLDS = 5  # parts of the compared rows if they are in one fold
+
+
+class BlendedRows:
+    """Training data shared by all members: the samples, their folds, and the distinct rows.
+
+    Members are compared on the rows of the first `n_compared` folds, or of all folds. If copies of
+    a row may be in several folds, `parts` has pairs of a sample and a copy of its row: the sample,
+    the fold of the copy, the weight, and whether the row has several copies; otherwise it is None.
+    `splits`, int8 of shape (n_samples, n_folds), says for each fold which samples train and which
+    are predicted, see `TrainingSet.with_folds`; None: the samples of the fold are predicted, and
+    all others train. `groups` are the group numbers of the samples, or None.
+
+    `training` has X, y, weight and groups of the samples that train, and `trained_rows` is their
+    TrainingSet. If `is_given`, the samples are other rows, which are predicted only.
+    """
+
+    n_batches = 3  # whose prediction is timed
+    checkpoint = None  # folder for the trees of members
+    plain_weight = None  # of the samples that train, without class weights; None if all are 1
+    refit = True  # the parameter of blends
+    is_given = False
+
+    def __init__(self, X, y, weight, rows, folds, classes, compares_all, encoding, groups=None):
+        self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
+        self.encoding = encoding  # function from an estimator to one that reads X
+        self.training = X, y, weight, groups
+        self.classes = classes  # of every output; None in regression
+        self.rows = self.trained_rows = rows  # TrainingSet
+        fold, n_folds, self.parts, self.splits = folds
+        self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
+        self.first = first = rows.first_samples()
+        of_row = fold[first]
+        n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
+        n_needed = n_folds if compares_all else np.searchsorted(n_rows, COMPARED) + 1
+        self.n_compared = min(n_folds, int(n_needed))
+        # For each compared distinct row: its first sample, fold, target and weight.
+        compared = np.flatnonzero(of_row < self.n_compared)
+        self.compared, self.compared_fold = first[compared], of_row[compared]
+        self.compared_y, self.compared_weight = rows.y[compared], rows.weight[compared]
+        self.compared_count = rows.count[compared]  # without class weights
+
+    @property
+    def n_columns(self):
+        """Number of columns of a response."""
+        if self.classes is None:
+            return self.rows.y.shape[1]
+        return sum(len(labels) for labels in self.classes)
+
+    def restricted(self, mask):
+        """A copy in which members are compared on some of these rows only."""
+        if mask.all():
+            return self
+        other = copy(self)
+        for name in ("compared", "compared_fold", "compared_y", "compared_weight"):
+            setattr(other, name, getattr(self, name)[mask])
+        other.compared_count = self.compared_count[mask]
+        return other
+
+    def of_samples(self, response):
+        """Response of each sample, from that of the compared rows; NaN for other samples."""
+        of_rows = np.full((len(self.rows), response.shape[1]), np.nan)
+        of_rows[self.rows.row_of_sample[self.compared]] = response
+        return self.rows.of_samples(of_rows)
+
+    def temperature_folds(self):
+        """Fold of each compared row and their number, at least 2, to check a temperature."""
+        found, fold = np.unique(self.compared_fold, return_inverse=True)
+        if len(found) > 1:
+            return fold, len(found)
+        return np.arange(len(fold)) % ROW_FOLDS, ROW_FOLDS
+
+    def split(self, number):
+        """Samples that train without a fold, and samples that are then predicted."""
+        if self.splits is not None:
+            return [
+                np.flatnonzero(self.splits[:, number] == code) for code in (TRAINS, IS_LEFT_OUT)
+            ]
+        is_own = self.fold == number
+        if self.is_given:
+            return np.flatnonzero(self.trained_rows.row_of_sample >= 0), np.flatnonzero(is_own)
+        return np.flatnonzero((self.fold >= 0) & ~is_own), np.flatnonzero(is_own)
+
+    def in_folds(self, data):
+        """The TrainingSet of a member; its rows are in several folds if copies of them are.
+
+        Returns the TrainingSet, the fold of each of its rows (or `splits`), and the number of each
+        row in `data`.
+        """
+        if self.splits is not None:
+            return data, data.most_of_samples(self.splits), np.arange(len(data))
+        fold, rows = data.least_of_samples(self.fold), np.arange(len(data))
+        if self.parts is None:
+            return data, fold, rows
+        sample, fold_of_part, weight, is_divided = self.parts
+        # A member may merge several rows into one, or tell samples of one row apart.
+        row = data.row_of_sample[sample]
+        is_divided = np.bincount(row, weights=is_divided, minlength=len(data)) > 0
+        fold_of_part = np.where(is_divided[row], fold_of_part, fold[row])
+        part, of_part = np.unique(row * self.n_folds + fold_of_part, return_inverse=True)
+        weight = np.bincount(of_part, weights=weight)
+        rows, fold = np.divmod(part, self.n_folds)
+        weight = data.weight[rows] * weight / np.bincount(rows, weights=weight)[rows]
+        return data.in_parts(rows, weight), fold, rows
+
+    def batch(self, n):
+        """A batch of n samples, repeated if there are fewer."""
+        return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), n))
 
 
 def sample_folds(cv, X, y, rows, groups, is_class):
@@ -38,10 +150,10 @@ def sample_folds(cv, X, y, rows, groups, is_class):
         fold[present] = of_copy[first + number % n_copies]
         parts = None
         if len(row) > len(rows):
-            sample, copy = _pairs(np.bincount(own), np.bincount(row))
-            weight = copies.weight[copy] / np.bincount(copy)[copy]
-            is_divided = np.bincount(row)[row[copy]] > 1
-            parts = present[sample], of_copy[copy], weight, is_divided
+            sample, part = _pairs(np.bincount(own), np.bincount(row))
+            weight = copies.weight[part] / np.bincount(part)[part]
+            is_divided = np.bincount(row)[row[part]] > 1
+            parts = present[sample], of_copy[part], weight, is_divided
         return fold, n_folds, parts, None
     samples = np.arange(len(is_present))  # those that the splitter sees
     if isinstance(cv, Integral):

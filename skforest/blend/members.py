@@ -4,10 +4,10 @@ It also has the criterion that the weights of members maximise on held-out rows.
 """
 
 import time
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 from sklearn import get_config
@@ -20,133 +20,23 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators.base import take_rows
+from ..estimators.conformal import counted
 from ..estimators.prediction import has_classes, has_response, is_forest, predicting, response_of
 from ..estimators.targets import ForestClassifierMixin
 from ..estimators.unwrap import unwrapped
 from ..table.frames import as_frame
-from ..table.training_set import IS_LEFT_OUT, TRAINS
+from ..table.training_set import rescale_weights
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
 from ..training.method import Trained, mean_by_row, mean_response, train_members
 from ..training.threads import NotInTime, TimeLimit, earlier
 from .parameters import is_estimator
 
-# Members are compared on the rows of as many folds as have this many distinct rows: with more
-# rows, weights hardly change.
-COMPARED = 5000
-ROW_FOLDS = 5  # parts of the compared rows if they are in one fold
 PREDICTED = 1000  # rows of the batch whose prediction is timed
 # Largest share of trees without a fold in a forest whose other trees are trained on all rows.
 # Chosen on inner splits of eleven tables; no command repeats this.
 KEPT = 0.5
 FINAL = 1.5  # ratio of the time to train on all rows to the time for the trees of the folds
 TRIAL_ROWS = 500  # rows of the trial that estimates the training time of other estimators
-
-
-class BlendedRows:
-    """Training data shared by all members: the samples, their folds, and the distinct rows.
-
-    Members are compared on the rows of the first `n_compared` folds, or of all folds. If copies of
-    a row may be in several folds, `parts` has pairs of a sample and a copy of its row: the sample,
-    the fold of the copy, the weight, and whether the row has several copies; otherwise it is None.
-    `splits`, int8 of shape (n_samples, n_folds), says for each fold which samples train and which
-    are predicted, see `TrainingSet.with_folds`; None: the samples of the fold are predicted, and
-    all others train. `groups` are the group numbers of the samples, or None.
-
-    `training` has X, y, weight and groups of the samples that train, and `trained_rows` is their
-    TrainingSet. If `is_given`, the samples are other rows, which are predicted only.
-    """
-
-    n_batches = 3  # whose prediction is timed
-    checkpoint = None  # folder for the trees of members
-    plain_weight = None  # of the samples that train, without class weights; None if all are 1
-    refit = True  # the parameter of blends
-    is_given = False
-
-    def __init__(self, X, y, weight, rows, folds, classes, compares_all, encoding, groups=None):
-        self.X, self.y, self.weight = X, y, weight  # weight is None if all are 1
-        self.encoding = encoding  # function from an estimator to one that reads X
-        self.training = X, y, weight, groups
-        self.classes = classes  # of every output; None in regression
-        self.rows = self.trained_rows = rows  # TrainingSet
-        fold, n_folds, self.parts, self.splits = folds
-        self.fold, self.n_folds = fold, n_folds  # of samples; -1 where the weight is 0
-        self.first = first = rows.first_samples()
-        of_row = fold[first]
-        n_rows = np.cumsum(np.bincount(of_row, minlength=n_folds))
-        n_needed = n_folds if compares_all else np.searchsorted(n_rows, COMPARED) + 1
-        self.n_compared = min(n_folds, int(n_needed))
-        # For each compared distinct row: its first sample, fold, target and weight.
-        compared = np.flatnonzero(of_row < self.n_compared)
-        self.compared, self.compared_fold = first[compared], of_row[compared]
-        self.compared_y, self.compared_weight = rows.y[compared], rows.weight[compared]
-        self.compared_count = rows.count[compared]  # without class weights
-
-    @property
-    def n_columns(self):
-        """Number of columns of a response."""
-        if self.classes is None:
-            return self.rows.y.shape[1]
-        return sum(len(labels) for labels in self.classes)
-
-    def restricted(self, mask):
-        """A copy in which members are compared on some of these rows only."""
-        if mask.all():
-            return self
-        other = copy(self)
-        for name in ("compared", "compared_fold", "compared_y", "compared_weight"):
-            setattr(other, name, getattr(self, name)[mask])
-        other.compared_count = self.compared_count[mask]
-        return other
-
-    def of_samples(self, response):
-        """Response of each sample, from that of the compared rows; NaN for other samples."""
-        of_rows = np.full((len(self.rows), response.shape[1]), np.nan)
-        of_rows[self.rows.row_of_sample[self.compared]] = response
-        return self.rows.of_samples(of_rows)
-
-    def temperature_folds(self):
-        """Fold of each compared row and their number, at least 2, to check a temperature."""
-        found, fold = np.unique(self.compared_fold, return_inverse=True)
-        if len(found) > 1:
-            return fold, len(found)
-        return np.arange(len(fold)) % ROW_FOLDS, ROW_FOLDS
-
-    def split(self, number):
-        """Samples that train without a fold, and samples that are then predicted."""
-        if self.splits is not None:
-            return [
-                np.flatnonzero(self.splits[:, number] == code) for code in (TRAINS, IS_LEFT_OUT)
-            ]
-        is_own = self.fold == number
-        if self.is_given:
-            return np.flatnonzero(self.trained_rows.row_of_sample >= 0), np.flatnonzero(is_own)
-        return np.flatnonzero((self.fold >= 0) & ~is_own), np.flatnonzero(is_own)
-
-    def in_folds(self, data):
-        """The TrainingSet of a member; its rows are in several folds if copies of them are.
-
-        Returns the TrainingSet, the fold of each of its rows (or `splits`), and the number of each
-        row in `data`.
-        """
-        if self.splits is not None:
-            return data, data.most_of_samples(self.splits), np.arange(len(data))
-        fold, rows = data.least_of_samples(self.fold), np.arange(len(data))
-        if self.parts is None:
-            return data, fold, rows
-        sample, fold_of_part, weight, is_divided = self.parts
-        # A member may merge several rows into one, or tell samples of one row apart.
-        row = data.row_of_sample[sample]
-        is_divided = np.bincount(row, weights=is_divided, minlength=len(data)) > 0
-        fold_of_part = np.where(is_divided[row], fold_of_part, fold[row])
-        part, of_part = np.unique(row * self.n_folds + fold_of_part, return_inverse=True)
-        weight = np.bincount(of_part, weights=weight)
-        rows, fold = np.divmod(part, self.n_folds)
-        weight = data.weight[rows] * weight / np.bincount(rows, weights=weight)[rows]
-        return data.in_parts(rows, weight), fold, rows
-
-    def batch(self, n):
-        """A batch of n samples, repeated if there are fewer."""
-        return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), n))
 
 
 class Member:
@@ -207,7 +97,8 @@ class OwnMember(Member):
         # Settings that are chosen from the data are chosen on all rows. They are few, so they leak
         # little.
         self.data = model._read_training_set(X, y, self.request)
-        self.folder = None if samples.checkpoint is None else Path(samples.checkpoint) / self.name
+        name = f"member-{quote(self.name, safe='')}"  # any name is the name of a folder
+        self.folder = None if samples.checkpoint is None else Path(samples.checkpoint) / name
         self.settings = model._settings(self.data, self.request)
         self.method = model._method(self.settings)
         self.unit = self.method.units[0]
@@ -228,6 +119,7 @@ class OwnMember(Member):
         if not samples.is_given:
             in_folds, fold, self.row = samples.in_folds(self.data)
             self.in_folds = in_folds.with_folds(fold, n_left_out)
+        self._checkpoint(self.in_folds)  # checks parameters before any member is trained
 
     def extend(self, n, samples, limit=None, shared=None):
         """Train the next trees, each without one of the folds, maybe in `SharedThreads`."""
@@ -243,13 +135,20 @@ class OwnMember(Member):
         self.growth = max(1.0, self.n_wanted / self.n_done)
 
     def _trained(self, data, members, limit, shared=None):
-        learns = data is self.data or self.keeps_folds and self.may_refit
-        request = replace(self.request, limit=limit, learns_held_out=learns, shared=shared)
-        if self.folder is not None:
-            part = "all" if data is self.data else "learned folds" if learns else "folds"
-            part = self.folder / part
-            request = replace(request, checkpoint=self.estimator._checkpoint(part, data))
+        given = {"learns_held_out": self._learns(data), "checkpoint": self._checkpoint(data)}
+        request = replace(self.request, limit=limit, shared=shared, **given)
         return train_members(self.method, data, members, self.estimator._seed, request)
+
+    def _learns(self, data):
+        """Do trees learn from the rows that they held out of `data`?"""
+        return data is self.data or self.keeps_folds and self.may_refit
+
+    def _checkpoint(self, data):
+        if self.folder is None:
+            return None
+        learned = "learned folds" if self._learns(data) else "folds"
+        part = "all" if data is self.data else learned
+        return self.estimator._checkpoint(self.folder / part, data)
 
     def _store(self, trained):
         """Store the forest of all trees so far in the estimator."""
@@ -314,6 +213,16 @@ class OwnMember(Member):
         return None if is_cut or is_smaller else trained
 
 
+def in_copies(weight):
+    """Weights as numbers of copies if they are such, otherwise with a mean of 1.
+
+    The penalties of many estimators are relative to the sum of the weights.
+    """
+    is_positive, found = weight > 0, np.zeros(len(weight))
+    found[is_positive] = counted(rescale_weights(weight)[is_positive])
+    return found
+
+
 class OtherMember(Member):
     """Any other estimator: cross-validated, then trained on all rows."""
 
@@ -331,6 +240,8 @@ class OtherMember(Member):
         self.n_folds = self.n_left_out = self.n_wanted = samples.n_compared
         self.total = np.zeros((len(samples.fold), samples.n_columns))
         self.n_predicted = np.zeros(len(samples.fold))
+        _, _, weight, _ = samples.training
+        self.weight = None if weight is None else in_copies(weight)
         # It is trained once more in the end.
         if limit is None or limit.at_least:
             return
@@ -388,18 +299,18 @@ class OtherMember(Member):
 
     def _fitted(self, samples, own):
         model, options = clone(self.model), {}
-        X, y, weight, _ = samples.training
+        X, y, _, _ = samples.training
         if samples.classes is not None and y.ndim == 1 and len(samples.classes[0]) > 1:
             if (y[own] == y[own[0]]).all():  # many classifiers refuse a single class
                 return DummyClassifier().fit(own[:, None], y[own])
-        if weight is not None:
+        if self.weight is not None:
             if not _takes_weight(self.estimator):
                 raise ValueError(
                     f"the member {self.name!r}, a {type(self.estimator).__name__}, takes no "
                     "sample_weight; members need it where the blend has class_weight, or "
                     "sample_weight in fit"
                 )
-            options = {"sample_weight": weight[own]}
+            options = {"sample_weight": self.weight[own]}
         if samples.is_given and _stops_early(model):
             options |= {
                 "X_val": samples.X,

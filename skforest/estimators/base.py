@@ -1,4 +1,4 @@
-"""Base class of all forests: `fit`, prediction in blocks, bootstrap.
+"""Base class of all forests: `fit`, and prediction in blocks.
 
 `fit` is a straight line: read the table as a `TrainingSet`, resolve every parameter, make the
 `Method` that learns, train its members in parallel, keep the forest. A subclass resolves its
@@ -28,7 +28,6 @@ from sklearn.utils._param_validation import (  # noqa: F401
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import with_texts
-from .._kernels.base.rows import tree_seed
 from .._version import __version__
 from .._warnings import warn_caller
 from ..forest import Forest
@@ -150,11 +149,14 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 request = replace(request, checkpoint=kept)
             settings = self._settings(data, request)
             method = self._method(settings)
+            samples = self._samples_of(method, data, request)
+            request = replace(request, first_known=samples["first"])
             if members := self._new_members(method, request):
                 trained = train_members(method, data, members, self._seed, request)
                 forest = method.finish(trained, request.previous)
                 forest = with_prior_ratio(forest, request.prior_ratio)
                 self._store(forest, settings, trained.records, members[0])
+                self._samples = samples
                 self._finish_fit(method, data, trained)
             else:
                 if request.prior_ratio != prior_ratio:
@@ -169,11 +171,30 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
 
     def _request(self, **given):
         """A `FitRequest` of this estimator."""
-        previous = vars(self).get("forest_") if self.warm_start else None
-        if previous is not None and not self._completes_members:
-            previous = first_members(previous, getattr(self, "_n_complete", n_members(previous)))
-        given = {"previous": previous, "name": type(self).__name__} | given
-        return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, **given)
+        if "previous" not in given:
+            previous = vars(self).get("forest_") if self.warm_start else None
+            if previous is not None and not self._completes_members:
+                n_kept = getattr(self, "_n_complete", n_members(previous))
+                previous = first_members(previous, n_kept)
+            given["previous"] = previous
+        name = type(self).__name__
+        return FitRequest(n_jobs=self.n_jobs, verbose=self.verbose, name=name, **given)
+
+    def _samples_of(self, method, data, request):
+        """What tells a later fit whether it knows the samples of members, a dict.
+
+        "key" is a hash of all that they depend on; "first" is the number of the first member with
+        this key. Earlier ones were trained on other rows, which are unknown.
+        """
+        given = data.validation
+        given = None if given is None else (given.X, given.y, given.weight)
+        rows = data.X, data.y, data.weight, data.group, data.fold, given
+        key = hash_of((rows, vars(method.sampling), self._seed))
+        if not request.is_warm_start:
+            return {"key": key, "first": 0}
+        before = vars(self).get("_samples", {})
+        n_before = n_members(request.previous)
+        return {"key": key, "first": before["first"] if before.get("key") == key else n_before}
 
     def _checkpoint(self, folder, data, previous=None):
         """The `Checkpoint` in a folder, for the training on these rows, after a forest."""
@@ -182,17 +203,27 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         names = getattr(self, "feature_names_in_", None)
         key = {"estimator": type(self).__name__, "version of skforest": __version__}
         key |= {name: value for name, value in given.items() if name not in NOT_IN_RESULTS}
+        rounds = vars(self).get("_trained_rounds")  # with more digits than the forest
         key |= {
             "random_state": self._seed,
             "X or y": (data.X, data.y, data.target),
             "units, names or categories of X": (data.feature_map, names),
             "labels of y": getattr(self, "classes_", None),
-            "the model of a warm start": None if previous is None else previous.arrays,
+            "the model of a warm start": None if previous is None else (previous.arrays, rounds),
             "sample_weight or class_weight": data.weight,
             "groups or folds": (data.group, data.fold),
             "X_val": None if rows is None else (rows.X, rows.y, rows.weight),
         }
-        return Checkpoint(folder, {name: hash_of(value) for name, value in key.items()})
+        hashes = {}
+        for name, value in key.items():
+            try:
+                hashes[name] = hash_of(value)
+            except Exception as error:
+                raise ValueError(
+                    f"checkpoint cannot be used with {name}={value!r}, which cannot be pickled: "
+                    f"{error}"
+                ) from error
+        return Checkpoint(folder, hashes)
 
     def _begin_tasks(self, X, y, sample_weight):
         """`FitTasks`; None without callbacks."""
@@ -252,6 +283,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _store(self, forest, settings, records, n_before=0):
         """Set the fitted attributes; `records` are for the members after the first `n_before`."""
         self.forest_, self._n_complete = forest, n_before + n_complete(records)
+        vars(self).pop("_samples", None)
         self._forget_held_out()
         vars(self).update(self._resolved(settings))
         for name in RECORDS:
@@ -265,7 +297,14 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         if trained.has_held_out:
             rows, others = trained.data, trained.without_held_out
             response, known = self._mean_response(rows, trained.is_held_out, others)
-            self._keep_held_out(data, rows, response, known)
+            if known.any():
+                self._keep_held_out(data, rows, response, known)
+            else:
+                warn_caller(
+                    "The rows differ from those of the last fit, which warm_start=True continues. "
+                    "What was trained then may have seen any of these rows, so the model has no "
+                    "out-of-bag score and no intervals or sets."
+                )
 
     def _keep_held_out(self, data, rows, response, known):
         """Keep what the `response` of held-out `rows` tells; `known` is a mask of these rows."""
@@ -316,6 +355,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             scaling = self._scales_features, self._map_scaling, limit
             names = getattr(self, "feature_names_in_", None)
             feature_map = FeatureMap.fit(X, seen, levels, *scaling, names, excludes)
+        else:
+            self._warn_of_constant(X, seen, feature_map)
         self._find_float64_columns(X, seen, feature_map.scale, is_known)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
@@ -336,6 +377,17 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             )
         features = feature_map.training_features(data.X, has_missing, statistics)
         return data.with_features(features, feature_map)
+
+    def _warn_of_constant(self, X, weight, feature_map):
+        """Warn of columns that trees cannot use, because they were constant in the first fit."""
+        columns = feature_map.varying_again(X[weight > 0] if (weight == 0).any() else X)
+        if len(columns):
+            names = getattr(self, "feature_names_in_", None)
+            shown = [int(j) if names is None else names[j] for j in columns[:5]]
+            warn_caller(
+                f"Columns {shown} of X vary, but were constant in the first fit: they have no "
+                "effect. Fit again without warm_start to use them."
+            )
 
     def _training_set(self, X, y, request):
         """Validated input as a TrainingSet with its target."""
@@ -528,68 +580,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             return ""
         seconds = getattr(self, "_training_seconds", None)  # of this process
         return summary_html(self.forest_, seconds)
-
-
-class BootstrapMixin:
-    """Bootstrap samples and out-of-bag scores; before `BaseForest` in the list of bases."""
-
-    _parameter_constraints: dict = {
-        "bootstrap": ["boolean"],
-        "max_samples": [
-            None,
-            Interval(RealNotInt, 0.0, 1.0, closed="right"),
-            Interval(Integral, 1, None, closed="left"),
-        ],
-        "oob_score": ["boolean"],
-    }
-    _how_to_hold_out = f"pass bootstrap=True and oob_score=True, or {BaseForest._how_to_hold_out}"
-
-    def _validate_fit(self, X, y, sample_weight, known_levels=None):
-        for name, is_default in (
-            ("oob_score", not self.oob_score),
-            ("max_samples", self.max_samples is None),
-        ):
-            if not is_default and not self.bootstrap:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} needs bootstrap=True; without a bootstrap "
-                    "every tree is trained on all rows"
-                )
-        return super()._validate_fit(X, y, sample_weight, known_levels)
-
-    def _sampling(self, bootstrap=None):
-        """Members draw bootstrap samples, or all rows; "auto": as fitted."""
-        if bootstrap is None:
-            bootstrap = self.bootstrap_ if self.bootstrap == "auto" else self.bootstrap
-        return super()._sampling(bootstrap)
-
-    def _finish_fit(self, method, data, trained):
-        super()._finish_fit(method, data, trained)
-        if self.oob_score:
-            self._set_oob(method.sampling, data)
-
-    def _set_oob(self, sampling, data):
-        """Predict every row with the members that did not draw it; set the oob attributes."""
-
-        def did_not_draw(number):
-            return sampling.drawn(data, tree_seed(self._seed, number)) == 0
-
-        response, known = self._mean_response(data, did_not_draw)
-        unit = "bags" if hasattr(self, "n_bags") else "trees"
-        if not known.any():
-            raise ValueError(
-                f"oob_score=True: each of the {n_members(self.forest_)} {unit} drew all "
-                f"{len(data)} distinct rows, so none is left to score; train more {unit} or lower "
-                "max_samples"
-            )
-        if not known.all():
-            warn_caller(
-                f"Some inputs do not have OOB scores. This probably means too few {unit} were "
-                "used to compute any reliable OOB estimates."
-            )
-        of_samples = data.of_samples(response)
-        y, response = data.y[known], response[known]
-        self._set_oob_attributes(of_samples, response, y, data.weight[known])
-        self._keep_scores(y, response, data.count[known])
 
 
 def _reads_csr(forest):

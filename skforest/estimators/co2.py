@@ -13,7 +13,8 @@ from ..training.co2 import CO2Method, CO2Settings
 from ..training.joint import joint_settings
 from ..training.losses import Loss, loss_names
 from ..training.trials import best_setting
-from .base import BootstrapMixin, HasMethods, Integral, Interval, Real, StrOptions
+from .base import HasMethods, Integral, Interval, Real, StrOptions
+from .bootstrap import BootstrapMixin
 from .greedy import SEARCH_CONSTRAINTS, VOTING_CONSTRAINTS, ObliqueForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, check_unchanged, store_parameters

@@ -13,7 +13,8 @@ from ..table.feature_grid import FeatureGrid
 from ..training.endtoend import Annealing, EndToEndMethod, EndToEndSettings, auto_patch
 from ..training.growing import MAX_DEPTH
 from ..training.trials import best_setting
-from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
+from .base import Integral, Interval, Real, StrOptions
+from .bootstrap import BootstrapMixin
 from .greedy import ObliqueForest
 from .targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
 from .validation import Procedure, store_parameters

@@ -13,7 +13,8 @@ from .._docs import CLASS_WEIGHT, described
 from ..table.feature_grid import FeatureGrid
 from ..training.hinge import HingeMethod, HingeSettings, temperature_of
 from ..training.losses import TargetUnits, loss_names, loss_types, make_label_loss, make_loss
-from .base import BaseForest, BootstrapMixin, Integral, Interval, Real, StrOptions
+from .base import BaseForest, Integral, Interval, Real, StrOptions
+from .bootstrap import BootstrapMixin
 from .given_rows import GivenRowsMixin
 from .streams import TAKES_BATCH, StreamMixin
 from .targets import ForestClassifierMixin, ForestRegressorMixin

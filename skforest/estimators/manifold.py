@@ -13,7 +13,8 @@ import numpy as np
 from .._docs import described
 from ..table.feature_grid import FeatureGraph, FeatureGrid, as_booleans
 from ..training.manifold import ManifoldMethod, ManifoldSettings
-from .base import BootstrapMixin, Integral, Interval, Real, StrOptions
+from .base import Integral, Interval, Real, StrOptions
+from .bootstrap import BootstrapMixin
 from .greedy import SEARCH_CONSTRAINTS, VOTING_CONSTRAINTS, GreedyForest
 from .targets import ForestClassifierMixin, ForestRegressorMixin
 from .validation import Procedure, check_unchanged, store_parameters

@@ -52,8 +52,7 @@ def check_labels(y, name="y"):
         return
     for i, row in enumerate(values):
         for label in row if isinstance(row, list | tuple | np.ndarray) else [row]:
-            # NaN is the only float that differs from itself; pandas.NA is neither true nor
-            # false.
+            # Only NaN differs from itself; pandas.NA is neither true nor false.
             is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
             if is_missing or (isinstance(label, float) and label != label):
                 raise ValueError(
@@ -95,8 +94,7 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
                 raise ValueError(
                     f"y has {y.shape[1]} outputs; {type(self).__name__} takes one label per row"
                 )
-            # Each column of an array of objects gets the dtype of its values: strings, numbers or
-            # bools.
+            # Each column of objects gets the dtype of its values: strings, numbers or bools.
             return [np.array(column.tolist()) if y.dtype == object else column for column in y.T]
         column = column_or_1d(y, warn=True)
         if column.dtype == object and all(isinstance(label, WHOLE) for label in column):
@@ -119,6 +117,8 @@ class ForestClassifierMixin(SetMixin, ClassifierMixin):
             raise ValueError(
                 f"y has classes {shown}, but warm_start=True continues with {self.classes_}"
             )
+        if is_warm_start:  # labels keep their dtype
+            classes = self._every_classes
         n_classes = [len(labels) for labels in classes]
         several = len(classes) > 1
         self.classes_ = classes if several else classes[0]

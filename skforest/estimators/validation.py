@@ -3,11 +3,11 @@
 `TableEstimator` reads X, y and sample weights; a subclass says which types it takes.
 """
 
+import math
 import re
 from abc import ABCMeta
 from contextlib import contextmanager
 from datetime import date, timedelta
-from math import isfinite
 from numbers import Integral
 
 import numpy as np
@@ -30,7 +30,7 @@ from ..table.frames import (
     table_of_matrix,
     where_not_finite,
 )
-from ..table.matrix import BLOCK, canonical_csr, dense, value_range
+from ..table.matrix import BLOCK, canonical_csr, dense, refuse_masked_rows, value_range
 from ..table.training_set import check_sample_weight
 from ..training.parameters import ParameterObject
 
@@ -154,8 +154,9 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
     def _unfolded(self, X):
         """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
         feature_shape = getattr(self, "feature_shape", None)
-        if isinstance(X, list) and feature_shape is not None:
+        if isinstance(X, list | tuple) and feature_shape is not None:
             X = np.asarray(X)
+        refuse_masked_rows(X)
         shape = getattr(X, "shape", None)
         for size, what in zip(shape or (), ("rows", "columns")):
             if isinstance(size, Integral) and size > MAX_COUNT:
@@ -173,7 +174,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 f"X has rows of shape {tuple(shape[1:])}, feature_shape is {feature_shape}"
             )
-        return np.asarray(X).reshape(shape[0], -1)
+        return np.asarray(X).reshape(shape[0], math.prod(shape[1:]))
 
     def _validate_fit(self, X, y, sample_weight, known_levels=None):
         """Validated X, y and weights, and the levels of the categories in X.
@@ -473,7 +474,7 @@ def _is_number(text):
     if re.match(r"0\d", text):
         return False
     try:
-        return isfinite(float(text.strip("$€£% ").replace(",", "")))
+        return math.isfinite(float(text.strip("$€£% ").replace(",", "")))
     except ValueError:
         return False
 

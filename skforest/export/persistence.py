@@ -28,6 +28,7 @@ from ..forest.io import as_value_error, write_forests
 from ..forest.storage import Levels, is_prior_ratio
 from ..inspect.contents import forest_of
 from ..table.dates import DateFeatures
+from ..table.feature_grid import in_order
 from ..training.parameters import ParameterObject
 from .others import OtherObjects
 
@@ -89,6 +90,11 @@ def _params_to_json(estimator, others):
     params = estimator.get_params(deep=False)
     if isinstance(params.get("random_state"), np.random.RandomState | np.random.Generator):
         params["random_state"] = None
+    if (
+        hasattr(estimator, "forest_") and params.get("feature_graph") is not None
+    ):  # or a data frame
+        names = getattr(estimator, "feature_names_in_", None)
+        params["feature_graph"] = in_order(params["feature_graph"], names)
     return {name: _to_json(value, name, others) for name, value in params.items()}
 
 

@@ -9,6 +9,8 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 
+from .matrix import refuse_masked
+
 MAX_AXES = 8  # of a feature grid; as in _kernels/base/direction.pxd
 
 
@@ -108,7 +110,7 @@ class FeatureGraph:
     """
 
     def __init__(self, adjacency, n_features, names=None):
-        entries = _entries(_in_order(adjacency, names))
+        entries = _entries(in_order(adjacency, names))
         if entries.shape != (n_features, n_features):
             raise ValueError(
                 f"feature_graph has the shape {entries.shape}; it must have one row and one "
@@ -157,7 +159,7 @@ class FeatureGraph:
             near, steps = wider, steps + 1
 
 
-def _in_order(adjacency, names):
+def in_order(adjacency, names):
     """The matrix of a data frame, in the order of the names; anything else unchanged."""
     if not hasattr(adjacency, "columns"):
         return adjacency
@@ -180,6 +182,9 @@ def _entries(adjacency):
     """A matrix of numbers in coordinates; ValueError for anything else."""
     try:
         if not sparse.issparse(adjacency):
+            refuse_masked(adjacency, "feature_graph", "replace the masked entries first, as by 0")
+            if np.iscomplexobj(adjacency):
+                raise TypeError("its entries are complex")
             adjacency = np.asarray(adjacency, dtype=np.float64)
         elif adjacency.dtype.kind not in "biuf":
             raise TypeError(f"its entries are {adjacency.dtype}")

@@ -161,6 +161,15 @@ class FeatureMap:
         own = zip(("low", "high", "tail", "knots"), limits if limit else ())
         return cls(offset, scale, levels=levels, **dict(own))
 
+    def varying_again(self, X):
+        """Return the inputs that were constant in `fit`, so that they have no effect, and vary."""
+        fixed = self.scale == 0 if self.is_scaling else self.low == self.high
+        columns = np.flatnonzero(fixed)
+        if not len(columns):
+            return columns
+        low, high = value_range(X[:, columns])
+        return columns[low < high]
+
     def release_constant(self):
         """Let inputs that were constant in `fit` have other values."""
         limit = LIMIT if self.is_scaling else MISSING
@@ -215,7 +224,8 @@ class FeatureMap:
             scale_rows = scaled_csr if sparse.issparse(X) else scaled
             limits = (self.low, self.high, self.tail, self.knots) if len(self.low) else ()
             return scale_rows(X, self.offset, self.scale, *limits)
-        X = as_bytes(X) if seek_bytes and not sparse.issparse(X) else X
+        if not sparse.issparse(X) and (seek_bytes or X.dtype == np.uint8):
+            X = as_bytes(X)
         return with_fixed(X, self.low, self.high) if len(self.low) else X
 
     def _features(self, Z):

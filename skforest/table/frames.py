@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from .._warnings import warn_caller
-from .matrix import dense, refuse_masked
+from .matrix import dense, refuse_masked, refuse_masked_rows
 from .records import frame_of_records, is_records, refuse_records
 
 UNKNOWN = -1.0  # the code of a level that was not seen in training
@@ -378,7 +378,7 @@ def read_table(X):
     """Read X as a Table; None unless it is a data frame or an array of objects or strings."""
     if type(X) is np.ndarray and X.dtype.kind in "biuf":
         return None
-    refuse_masked(X, "X", "replace the masked values by NaN first: X.filled(np.nan)")
+    refuse_masked_rows(X)
     if isinstance(X, np.ndarray) and X.dtype.kind == "V":
         raise TypeError(
             f"X has the structured dtype {X.dtype}; pass pandas.DataFrame(X), or an array of "

@@ -36,6 +36,11 @@ def refuse_masked(values, name, advice):
         raise TypeError(f"{name} is a masked array; {advice}")
 
 
+def refuse_masked_rows(X):
+    """Raise TypeError for rows as a masked array."""
+    refuse_masked(X, "X", "replace the masked values by NaN first: X.filled(np.nan)")
+
+
 def has_nan(Z):
     """Return whether a matrix has missing values, without a mask: its minimum is NaN then."""
     return Z.dtype != np.uint8 and Z.size > 0 and bool(np.isnan(Z.min()))
@@ -461,9 +466,12 @@ def as_bytes(X):
     """Convert X to uint8 if all values are whole numbers from 0 to 255, as in most images.
 
     This takes a quarter of the memory and gives the same splits, since sums of bytes below 2^24,
-    which BYTE_FEATURES ensures, are exact in both dtypes.
+    which BYTE_FEATURES ensures, are exact in both dtypes. Bytes of more columns become float32.
     """
-    if X.dtype == np.uint8 or X.shape[1] > BYTE_FEATURES:
+    is_bytes = X.dtype == np.uint8
+    if X.shape[1] > BYTE_FEATURES:
+        return X.astype(np.float32) if is_bytes else X
+    if is_bytes:
         return X
     parts = []
     with np.errstate(invalid="ignore"):

@@ -152,9 +152,10 @@ class GrowingMethod(Method):
         return self.grow(sample, seed, control.stop), {}
 
     def joined(self, forests, before=None, consume=False):
-        """One forest of trees, which vote if they should."""
-        forest = super().joined(forests, before, consume)
-        return with_votes(forest) if self.settings.has_votes else forest
+        """One forest of trees; the new ones vote if they should."""
+        if self.settings.has_votes:
+            forests = [with_votes(forest) for forest in forests]
+        return super().joined(forests, before, consume)
 
     def grow(self, sample, seed, stop):
         """Grow a tree; return it as a Forest."""

@@ -16,7 +16,7 @@ from .early_stopping import draw_weighted
 from .hinge_bag import BagSettings, HingeTraining
 from .hinge_input import HingeInput
 from .losses import for_squared_errors, weighted_quantile
-from .method import Method
+from .method import Method, joined, member_of, n_members
 from .trials import quick_importances
 
 # If the table has fewer rows than this, inner products read only so many of the most important
@@ -194,7 +194,9 @@ class HingeMethod(Method):
         rows = trained.data.validation
         if rows is None:
             rows = trained.data.subset(self.held_out(trained.data))
-        baseline = calibrated_baseline(forest, rows, level)
+        members = range(trained.first_known, n_members(forest))  # that did not see these rows
+        known = joined([member_of(forest, number) for number in members])
+        baseline = calibrated_baseline(known, rows, level)
         return forest.replaced(forest.arrays | {"baseline": baseline})
 
     def joined(self, forests, before=None, consume=False):

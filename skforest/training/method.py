@@ -34,6 +34,7 @@ class FitRequest:
     groups: object = None  # samples of a group are held out together
     validation: tuple | None = None  # X_val, y_val and sample_weight_val
     previous: Forest | None = None  # forest to which a warm start adds members
+    first_known: int = 0  # first member whose rows are known; earlier ones had other rows
     prior_ratio: list | None = None  # prior_ratio of the forest; training does not use it
     limit: TimeLimit | None = None
     tasks: FitTasks | None = None  # tasks of callbacks
@@ -124,6 +125,7 @@ class Trained:
     records: list
     members: range  # numbers of members; with a time limit, the last ones may be missing
     data: TrainingSet  # samples were drawn from it, see `Method.prepared`
+    first_known: int = 0  # first member that saw no other rows than these
 
     @property
     def has_held_out(self):
@@ -133,7 +135,7 @@ class Trained:
     def is_held_out(self, number):
         """Return a mask of the rows that a member held out; none of those of an earlier fit."""
         mask = np.zeros(len(self.data), dtype=bool)
-        if number in self.members:
+        if number in self.members and number >= self.first_known:
             mask[self.records[number - self.members[0]].get("held_out", [])] = True
         return mask
 
@@ -244,7 +246,7 @@ def train_members(method, data, members, seed, request):
     if limit is not None:
         if report := limit.report(len(done), len(members), method.units[0], records):
             warn_caller(report)
-    return Trained(forests, records, members[: len(done)], data)
+    return Trained(forests, records, members[: len(done)], data, request.first_known)
 
 
 def joined(forests, consume=False):

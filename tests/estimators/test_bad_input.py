@@ -434,3 +434,18 @@ def test_masked_targets_and_weights():
             model.fit(X, y)
         with pytest.raises(TypeError, match="sample_weight is a masked array"):
             model.fit(X, y.data, sample_weight=np.ma.masked_array(np.ones(30), mask=y))
+
+
+def test_masked_images_and_graphs():
+    X = np.random.default_rng(0).normal(size=(30, 4, 4))
+    y, masked = X[:, 0, 0] > 0, np.ma.masked_array(X, X > 0)
+    model = skforest.ManifoldForestClassifier(1, feature_shape=(4, 4)).fit(X, y)
+    for call in (model.predict, model.apply, lambda rows: clone(model).fit(rows, y)):
+        with pytest.raises(TypeError, match="X is a masked array; replace"):
+            call(masked)
+    ones = np.ones((16, 16))
+    for graph, what in ((np.ma.masked_array(ones, True), "masked array"), (1j * ones, "complex")):
+        with pytest.raises(ValueError, match=f"feature_graph=(.|\n)*{what}"):
+            skforest.ManifoldForestClassifier(1, feature_graph=graph).fit(X.reshape(30, 16), y)
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict(X[:0])

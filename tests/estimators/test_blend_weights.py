@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from blends import classes, classifier
+from sklearn.datasets import make_regression
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss, r2_score
 
 import skforest
@@ -508,3 +509,24 @@ def test_the_temperature_of_a_fold_is_found_on_the_others():
     for calibrate, expected in ((True, halves), (False, probability)):
         score = comparison(SimpleNamespace(calibrate=calibrate), criterion, samples)
         assert score(probability) == criterion.score(criterion.reduce(expected))
+
+
+def test_the_unit_of_sample_weights_does_not_matter_to_other_estimators():
+    """Penalties are relative to the sum of weights; numbers of copies stay what they are."""
+    X, y = make_regression(60, 4, noise=30, random_state=0)
+    blend = skforest.BlendedForestRegressor([("linear", Ridge(5.0))], cv=2, random_state=0)
+    expected = blend.fit(X, y).predict(X)
+    copies = np.arange(60) % 3 + 1
+    counted = blend.fit(X, y, copies).predict(X)
+    for unit in (1e-6, 1 / 60, 1e9):
+        found = blend.fit(X, y, np.full(60, unit)).predict(X)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(blend.fit(X, y, copies * unit).predict(X), counted)
+    uneven = np.random.default_rng(0).uniform(size=60)
+    uneven[0] = 0
+    given = uneven.copy()
+    found = blend.fit(X, y, uneven).predict(X)
+    np.testing.assert_array_equal(uneven, given)
+    np.testing.assert_allclose(blend.fit(X, y, 1e-3 * uneven).predict(X), found, rtol=1e-9)
+    alone = Ridge(5.0).fit(X, y, uneven * 59 / uneven.sum()).predict(X)
+    np.testing.assert_allclose(found, alone, rtol=1e-9)

@@ -1,10 +1,13 @@
 """Checkpoints: an interrupted fit that continues has the bits of one that was not interrupted."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from makers import assert_same_trees, boosting_rows, hinge_rows, quick_boosting, quick_hinge
 from sklearn.base import clone, is_classifier
+from sklearn.metrics import make_scorer
 
 from skforest import (
     BlendedForestRegressor,
@@ -89,8 +92,14 @@ def test_a_blend_that_was_interrupted_continues(tmp_path, monkeypatch):
     blend.fit(X, y, checkpoint=tmp_path)
     np.testing.assert_array_equal(blend.predict(X), at_once.predict(X))
     assert blend.weights_ == at_once.weights_
-    folders = [tmp_path / name for name in ("CO2Forest/folds", "ObliqueBoosting/learned folds")]
-    assert [names[number][0] for number in (2, 5, 8)] == [*folders, tmp_path / "CO2Forest/all"]
+    folders = [
+        tmp_path / name
+        for name in ("member-CO2Forest/folds", "member-ObliqueBoosting/learned folds")
+    ]
+    assert [names[number][0] for number in (2, 5, 8)] == [
+        *folders,
+        tmp_path / "member-CO2Forest/all",
+    ]
     assert len(set(names)) == len(names) - 3
     with pytest.raises(ValueError, match="checkpoint=.*folds.* other X or y"):
         blend.fit(X[:50], y[:50], checkpoint=tmp_path)
@@ -174,8 +183,55 @@ def test_damaged_files_are_named(content, tmp_path):
     (tmp_path / "fit.json").write_text("{}")  # of an unknown fit
     with pytest.raises(ValueError, match="belongs to a fit with other estimator, version of"):
         model.fit(X, y, checkpoint=tmp_path)
+    for content in ("[]", "3", "null"):
+        (tmp_path / "fit.json").write_text(content)
+        with pytest.raises(ValueError, match="fit.json of the checkpoint is damaged"):
+            model.fit(X, y, checkpoint=tmp_path)
     (tmp_path / "fit.json").unlink()
     assert_same_fit(model.fit(X, y, checkpoint=tmp_path), at_once)
+
+
+def test_results_of_other_fits_are_refused_without_fit_json(tmp_path):
+    """It is missing where somebody deleted it, or while another fit begins in the same folder."""
+    X, y = rows_of(MEMBERS["trees"])
+    model = ManifoldForestClassifier(2, max_depth=2, random_state=0)
+    model.fit(X, y, checkpoint=tmp_path)
+    (tmp_path / "fit.json").unlink()
+    with pytest.raises(ValueError, match="tree-0.pickle of the checkpoint belongs to another fit"):
+        clone(model).set_params(max_depth=3).fit(X, y, checkpoint=tmp_path)
+    (tmp_path / "fit.json").unlink()
+    (tmp_path / "tree-1.pickle").write_bytes((tmp_path / "tree-0.pickle").read_bytes())
+    with pytest.raises(ValueError, match="tree-1.pickle of the checkpoint belongs to another fit"):
+        model.fit(X, y, checkpoint=tmp_path)
+    (tmp_path / "tree-1.pickle").write_bytes(pickle.dumps(7))
+    with pytest.raises(ValueError, match="tree-1.pickle of the checkpoint is damaged"):
+        model.fit(X, y, checkpoint=tmp_path)
+
+
+def test_parameters_of_members_are_checked_before_training(tmp_path, monkeypatch):
+    X, y = boosting_rows(ObliqueBoostingRegressor, 60)
+    monkeypatch.setattr(GrowingMethod, "train", None)
+    scorer = make_scorer(lambda y, found: 0.0)
+    for member, message in (
+        (ManifoldForestRegressor(2, time_limit=100), "cannot be used with time_limit=100"),
+        (
+            ObliqueBoostingRegressor(2, early_stopping=scorer),
+            "cannot be used with early_stopping=.*, which cannot be pickled: .*lambda",
+        ),
+    ):
+        blend = BlendedForestRegressor([CO2ForestRegressor(2), member], cv=2, random_state=0)
+        with pytest.raises(ValueError, match=message):
+            blend.fit(X, y, checkpoint=tmp_path / "new")
+
+
+def test_members_of_any_name_have_a_folder(tmp_path):
+    X, y = boosting_rows(ObliqueBoostingRegressor, 60)
+    members = [(name, ManifoldForestRegressor(2)) for name in ("..", "a/b", ".")]
+    blend = BlendedForestRegressor(members, cv=2, random_state=0)
+    blend.fit(X, y, checkpoint=tmp_path / "own")
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    names = {path.name for path in (tmp_path / "own").iterdir()}
+    assert names >= {"member-..", "member-a%2Fb", "member-."}
 
 
 def test_what_was_stopped_is_not_saved(tmp_path, monkeypatch):

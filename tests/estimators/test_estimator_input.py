@@ -30,6 +30,7 @@ from skforest import (
     RandomHingeForestClassifier,
     refine,
 )
+from skforest.table.matrix import BYTE_FEATURES
 
 # ---------------------------------------------------------------------------- scikit-learn's tools
 
@@ -246,6 +247,20 @@ def test_equal_values_give_the_same_model_in_every_dtype(estimator, dtype):
         expected = response(one, X.astype(np.float64))
         np.testing.assert_array_equal(response(model, X.astype(dtype)), expected)
         np.testing.assert_array_equal(response(model, X * 1.0), expected)
+
+
+def test_bytes_of_many_columns_are_floats():
+    """Sums of more bytes are not exact in float32."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(250, 256, (20, BYTE_FEATURES + 10)).astype(np.uint8)
+    y = np.arange(20) % 2
+    model = ManifoldForestClassifier(3, bootstrap=False, random_state=0)
+    model.fit(X, y)
+    np.testing.assert_array_equal(model.forest_.apply(X), model.apply(X))
+    np.testing.assert_array_equal(model.predict_proba(X)[:2], model.predict_proba(X[:2]))
+    assert model.forest_.map_features(X).dtype == np.float32
+    assert_same_trees(model, clone(model).fit(X.astype(np.float64), y))
+    assert model.score(X, y) == 1
 
 
 def test_bytes_are_exact_over_their_whole_range(estimator):

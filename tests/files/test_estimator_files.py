@@ -443,3 +443,19 @@ def test_unknown_mmap_mode(estimator, tmp_path, mmap_mode):
     with pytest.raises(ValueError, match="mmap_mode"):
         skforest.load(tmp_path, mmap_mode=mmap_mode)
     assert_same(model, skforest.load(tmp_path))
+
+
+def test_a_graph_of_a_data_frame_is_saved_in_the_order_of_the_columns(tmp_path):
+    pd = pytest.importorskip("pandas")
+    names = list("dbca")
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=names)
+    path = np.abs(np.subtract.outer(range(4), range(4))) == 1  # a - b - c - d
+    graph = pd.DataFrame(path.astype(int), index=list("abcd"), columns=list("abcd"))
+    model = skforest.ManifoldForestRegressor(3, feature_graph=graph, random_state=0)
+    model.fit(X, X["a"] + X["b"])
+    skforest.save(model, tmp_path / "model")
+    loaded = skforest.load(tmp_path / "model")
+    expected = graph.loc[names, names].to_numpy()
+    np.testing.assert_array_equal(loaded.feature_graph, expected)
+    again = clone(loaded).fit(X, X["a"] + X["b"])
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

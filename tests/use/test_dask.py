@@ -110,6 +110,9 @@ def test_training_continues_after_dask(data):
     fitted = on_dask.fit(skforest.ObliqueBoostingRegressor(3, random_state=0), *chunked(X, y))
     fitted.set_params(warm_start=True, n_bags=10).fit(X, y)
     assert len(fitted.forest_.bag_start) == 11
+    model = skforest.ManifoldForestRegressor(2, warm_start=True, random_state=0)
+    fitted = on_dask.fit(model, *chunked(X, y))
+    assert len(fitted.set_params(n_estimators=3).fit(X, y).forest_) == 3
 
 
 def test_each_tree_is_trained_on_one_partition(data):
