@@ -10,14 +10,21 @@ from dataclasses import replace
 
 from .._docs import described
 from ..table.feature_grid import FeatureGrid
-from ..training.endtoend import Annealing, EndToEndMethod, EndToEndSettings, auto_patch
+from ..training.endtoend import (
+    Annealing,
+    EndToEndMethod,
+    EndToEndSettings,
+    auto_patch,
+    is_image,
+)
 from ..training.growing import MAX_DEPTH
 from ..training.trials import best_setting
 from .base import Integral, Interval, Real, StrOptions
 from .bootstrap import BootstrapMixin
+from .endtoend_procedure import E2EProcedure
 from .greedy import ObliqueForest
 from .targets import GATES, ForestClassifierMixin, ForestRegressorMixin, RoutingMixin
-from .validation import Procedure, store_parameters
+from .validation import store_parameters
 
 MAX_COMPLETE_DEPTH = 16  # of growth="complete": a tree of 65535 dense hyperplanes
 # "auto" epochs: rows shown in all, when a split is grown and when the tree is trained as a whole.
@@ -25,6 +32,9 @@ GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
 # A single tree has half the epochs of growth and twice those of joint training, in which the
 # steepness rises by 3 at most; chosen by `python -m benchmarks.measure.endtoend single`.
 SINGLE_FACTOR, SINGLE_RISE, MAX_STEP = 2, 3.0, 0.1
+# On images, a single tree has four times as many epochs of joint training, in which features are
+# dropped if there are enough epochs.
+IMAGE_FACTOR, IMAGE_DROPOUT, MIN_DROPOUT_EPOCHS = 4, 0.25, 32
 TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
 CACHED = 2**18  # numbers of a batch, which is read twice
 # Parameters whose resolved values stay when trees are added.
@@ -35,6 +45,7 @@ KEPT = (
     "learning_rate",
     "batch_size",
     "steepness_step",
+    "feature_dropout",
     "max_features",
     "patch_size",
 )
@@ -63,7 +74,8 @@ max_leaf_nodes : int or None
 finetune_epochs : "auto" or int
     Number of passes over all rows that train the whole tree once it has been grown. 0: the tree
     stays as it was grown. "auto": 400000 / n for n rows, between 16 and 30; for a single tree,
-    800000 / n, between 16 and 60.
+    800000 / n, between 16 and 60, and four times as many on images, which are grids with at least
+    two axes longer than 4.
 max_features : {"auto", "sqrt", "log2"}, int, float or None
     Number of features that each split uses, drawn at random. An int is a count, a float is a
     multiple of the number p of all features, None is p, and "sqrt" is the square root of p.
@@ -98,42 +110,6 @@ procedure : E2EProcedure or None
 """
 USUAL = "n_estimators max_depth max_features feature_shape"
 
-PROCEDURE_PARAMETERS = """
-growth : {"greedy", "complete"}
-    How trees get their structure. "greedy": they are grown node by node. "complete": joint
-    training starts with complete trees of depth `max_depth`, at most 16, whose splits are random
-    hyperplanes through the mean of the rows.
-learning_rate : "auto" or float
-    Learning rate of Adam, greater than 0, at most 1e6: about the change of a weight in a step, in
-    units of the reciprocal of the standard deviation of its feature. It is constant while trees
-    grow; `schedule` applies to joint training. "auto": 0.13 / q^0.7 for q features of a split, but
-    at most 0.05.
-schedule : {"cosine", "constant"}
-    How the learning rate develops in joint training. "cosine": it falls to 0 along a cosine.
-    "constant": it does not change, as in the paper.
-batch_size : "auto" or int
-    Number of rows in a step, 1 to 2^20. "auto": a tenth of the rows, or 2^18 divided by the number
-    of features if that is less, but at least 32 and at most 1000.
-min_batches : int
-    Minimum number of steps in an epoch that trains the split of a node, 1 to 2^20: nodes with few
-    rows have batches smaller than `batch_size`, of at least 16 rows. 1: all batches have
-    `batch_size` rows, as in the paper.
-leaves : {"counts", "trained"}
-    What leaves predict. "counts": the class frequencies, or the mean, of the rows that hard
-    routing sends to the leaf. "trained": the frequencies or the mean of all rows, weighted by the
-    responsibilities of the leaf at the final steepness (equation 13), as in the paper. They suit
-    ``routing="soft"``, above all if the final steepness is small. Leaves that no row reaches by
-    hard routing are then kept, and limits such as `min_samples_leaf` apply to growing only.
-    "trained" is not possible with `early_stopping`.
-steepness : float
-    Steepness of splits in the first epoch, gamma of equation 5, greater than 0, at most 1e6.
-steepness_step : "auto" or float
-    Increase of the steepness per epoch, 0 to 1e6. Joint training continues from the steepness at
-    which growth ended. "auto": 0.1, as in the paper, but for a single tree at most 3 divided by
-    the number of all epochs; 0.2 in forests without `feature_shape`, `patch_size` and
-    `smoothness`.
-"""
-
 CLASSIFIER_PARAMETERS = PARAMETERS.replace(
     "{auto_depth}", '"auto": 8, or 10 with more than 10000 rows'
 ).replace("{most_epochs}", "15")
@@ -146,7 +122,7 @@ n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batc
     Resolved values. With patches, `max_features_` is the number of their features.
 patch_size_ : tuple of int or None
     Resolved value of `patch_size`, for all axes.
-learning_rate_, steepness_step_ : float
+learning_rate_, steepness_step_, feature_dropout_ : float
     Resolved values of these parameters.
 steepness_ : float
     Steepness after the last epoch, which soft routing uses. With early stopping, the hyperplanes
@@ -188,71 +164,6 @@ REFERENCES = """
 .. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
    Forests", International Journal of Computer Vision 128, 2020.
 """
-
-
-@described(PROCEDURE_PARAMETERS)
-class E2EProcedure(Procedure):
-    """How end-to-end trees are trained, in detail.
-
-    Pass it as the parameter `procedure` of `E2EDecisionForestClassifier` or
-    `E2EDecisionForestRegressor`. The defaults suit tables; `as_printed` does what the paper [1]_
-    does.
-
-    Parameters
-    ----------
-    {parameters}
-
-    References
-    ----------
-    .. [1] T. M. Hehn, J. F. P. Kooij, F. A. Hamprecht, "End-to-End Learning of Decision Trees and
-       Forests", International Journal of Computer Vision 128, 2020.
-
-    Examples
-    --------
-    >>> from skforest import E2EProcedure
-    >>> E2EProcedure.as_printed(steepness_step=0.01)
-    E2EProcedure(batch_size=1000, learning_rate=0.001, leaves='trained',
-                 min_batches=1, schedule='constant', steepness_step=0.01)
-    """
-
-    _parameter_constraints: dict = {
-        "growth": [StrOptions({"greedy", "complete"})],
-        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="right")],
-        "schedule": [StrOptions({"cosine", "constant"})],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
-        "min_batches": [Interval(Integral, 1, 2**20, closed="both")],
-        "leaves": [StrOptions({"counts", "trained"})],
-        "steepness": [Interval(Real, 0.0, 1e6, closed="right")],
-        "steepness_step": [StrOptions({"auto"}), Interval(Real, 0.0, 1e6, closed="both")],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-    }
-    _printed = {
-        "learning_rate": 0.001,
-        "schedule": "constant",
-        "batch_size": 1000,
-        "min_batches": 1,
-        "leaves": "trained",
-        "steepness_step": 0.1,
-    }
-
-    def __init__(
-        self,
-        *,
-        growth="greedy",
-        learning_rate="auto",
-        schedule="cosine",
-        batch_size="auto",
-        min_batches=10,
-        leaves="counts",
-        steepness=1.0,
-        steepness_step="auto",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
-    ):
-        store_parameters(self, locals())
 
 
 class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
@@ -318,8 +229,8 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             kept = {name: getattr(self, f"{name}_") for name in KEPT}
             if kept["greedy_epochs"] == 0:  # of complete trees; trees that grow need some
                 del kept["greedy_epochs"]
-        values = self._resolved_values(data, kept)
         grid = FeatureGrid(self.feature_shape, data.X.shape[1])
+        values = self._resolved_values(data, kept, is_image(grid.shape))
         patch_size = self._resolve_patch(grid, kept)
         values["feature_shape"] = None if self.feature_shape is None else grid.shape
         values["patch_size"] = patch_size
@@ -333,7 +244,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             self._small_method, data, settings, self._seed, request, N_COMPARED_TREES
         )
 
-    def _resolved_values(self, data, kept):
+    def _resolved_values(self, data, kept, has_image):
         """Values of parameters; "auto" is resolved from the size of the data."""
         n, p = data.X.shape
         # Regression needs deeper trees and better splits than classification.
@@ -341,11 +252,12 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         depth = shallow if n <= 10_000 else 10
         is_single = self.n_estimators == 1
         factor = SINGLE_FACTOR if is_single else 1
+        n_epochs = min(max(factor * JOINT_VISITS // n, 16), factor * 30)
         auto = {
             "n_estimators": min(max(TREE_ROWS // n, 16), 50),
             "max_depth": depth if self.max_leaf_nodes is None else None,
             "greedy_epochs": min(max(GREEDY_VISITS // (factor * n), 4), -(-most // factor)),
-            "finetune_epochs": min(max(factor * JOINT_VISITS // n, 16), factor * 30),
+            "finetune_epochs": n_epochs * (IMAGE_FACTOR if is_single and has_image else 1),
             "batch_size": min(1000, max(32, min(n // 10, CACHED // p))),
             "steepness_step": 0.2 if self._is_table() else MAX_STEP,
         }
@@ -361,6 +273,11 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
         if is_single and self._procedure.steepness_step == "auto" and not kept:
             n_epochs = values["greedy_epochs"] + values["finetune_epochs"]
             values["steepness_step"] = min(MAX_STEP, SINGLE_RISE / max(n_epochs, 1))
+        dropout = self._procedure.feature_dropout
+        if isinstance(dropout, str):
+            drops = is_single and has_image and values["finetune_epochs"] >= MIN_DROPOUT_EPOCHS
+            dropout = kept.get("feature_dropout", IMAGE_DROPOUT if drops else 0.0)
+        values["feature_dropout"] = float(dropout)
         return values
 
     def _check_complete(self, max_depth, finetune_epochs):
@@ -418,6 +335,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             min_batches=int(procedure.min_batches),
             leaves=procedure.leaves,
             smoothness=float(self.smoothness),
+            feature_dropout=values["feature_dropout"],
             feature_shape=values["feature_shape"],
             patch_size=values["patch_size"],
             validation_fraction=procedure.validation_fraction if stops_early else None,
@@ -477,6 +395,7 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
             "learning_rate_": annealing.learning_rate,
             "batch_size_": annealing.batch_size,
             "steepness_step_": annealing.steepness_step,
+            "feature_dropout_": settings.feature_dropout,
             "steepness_": annealing.final,
         }
 

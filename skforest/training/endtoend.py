@@ -41,10 +41,15 @@ MIN_SPLIT_ROWS = 50  # with fewer rows, a tree without a split does not mean tha
 PATCH_SHARE, LONG_AXIS = 0.3, 5
 
 
+def is_image(shape):
+    """Return whether an array of features has two long axes."""
+    return sum(length >= LONG_AXIS for length in shape) >= 2
+
+
 def auto_patch(shape):
-    """Return the lengths of patches in an array of features; None without two long axes."""
+    """Return the lengths of patches in an array of features; None if it is no image."""
     n_long = sum(length >= LONG_AXIS for length in shape)
-    if n_long < 2:
+    if not is_image(shape):
         return None
     share = PATCH_SHARE ** (1 / n_long)  # short axes are channels, which a patch contains
     return tuple(round(share * x) if x >= LONG_AXIS else x for x in shape)
@@ -133,6 +138,7 @@ class SoftOptions(SplitterOptions):
     annealing: Annealing
     min_batches: int
     smoothness: float
+    feature_dropout: float
     leaves: str  # "counts" or "trained"
 
 
@@ -145,6 +151,7 @@ class EndToEndSettings(ObliqueSettings):
     min_batches: int
     leaves: str  # "counts" or "trained"
     smoothness: float
+    feature_dropout: float
     feature_shape: tuple | None  # None: features have no order, and a unit each
     patch_size: tuple | None  # lengths along all axes of the grid
     validation_fraction: float | None  # None: no early stopping
@@ -180,6 +187,7 @@ class EndToEndMethod(ObliqueMethod):
             annealing=settings.annealing,
             min_batches=settings.min_batches,
             smoothness=settings.smoothness,
+            feature_dropout=settings.feature_dropout,
             leaves=settings.leaves,
         )
 

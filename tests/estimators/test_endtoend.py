@@ -408,7 +408,7 @@ def test_auto_values_of_many_rows(n, p, values):
     for cls, depth in zip(CLASSES, values[1:3]):
         X = np.broadcast_to(0.0, (n, p))
         rows = SimpleNamespace(X=X, is_classification=cls is E2EDecisionForest)
-        found = cls()._resolved_values(rows, {})
+        found = cls()._resolved_values(rows, {}, False)
         assert found["max_depth"] == depth
         most = {**found, "greedy_epochs": min(found["greedy_epochs"], 15)}
         assert [most[name] for name in names] == [values[0], *values[3:]]

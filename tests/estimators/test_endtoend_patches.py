@@ -1,11 +1,13 @@
-"""Patches of end-to-end forests on images: how "auto" chooses them, and keeps them."""
+"""End-to-end forests on images: patches, and features that joint training drops."""
 
 import numpy as np
 import pytest
 from makers import changed
 from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import KFold, cross_validate
 
-from skforest import E2EDecisionForest
+from skforest import E2EDecisionForest, E2EDecisionForestRegressor, E2EProcedure
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,42 @@ def test_a_warm_start_keeps_the_patches_of_auto():
     assert (model.forest_.directions().getnnz(axis=1) == 36).all()
     model = E2EDecisionForest(2, feature_shape=(6, 6), **few).fit(X, X[:, 0] > 0)
     assert (model.patch_size_, model.max_features_) == ((3, 3), 9)
+
+
+@pytest.mark.parametrize(
+    "changes, share",
+    [
+        ({}, 0.25),
+        ({"smoothness": 0.01}, 0.25),
+        ({"finetune_epochs": 31}, 0.0),
+        ({"finetune_epochs": 32}, 0.25),
+        ({"feature_shape": (16, 4)}, 0.0),
+        ({"feature_shape": None}, 0.0),
+        ({"n_estimators": 2}, 0.0),
+        ({"feature_dropout": 0.1}, 0.1),
+    ],
+)
+def test_single_trees_on_images_drop_features(changes, share):
+    X, y = load_digits(return_X_y=True)
+    tree = E2EDecisionForest(1, feature_shape=(8, 8), max_depth=1, random_state=0)
+    tree = changed(tree, **{"greedy_epochs": 1} | changes).fit(X[:100], y[:100])
+    assert tree.feature_dropout_ == share
+    n_epochs = 60 if share == 0 else 240
+    if tree.n_estimators == 1 and "feature_dropout" not in changes:
+        assert tree.finetune_epochs_ == changes.get("finetune_epochs", n_epochs)
+    assert tree.set_params(procedure=E2EProcedure.as_printed()).fit(X, y).feature_dropout_ == 0
+    tree.set_params(warm_start=True, n_estimators=4)
+    assert tree.fit(X, y).feature_dropout_ == 0  # it is kept
+
+
+def test_dropped_features_reduce_the_error_of_a_tree():
+    X, y = load_digits(return_X_y=True)
+    scores = []
+    for share in (0.0, 0.25):
+        procedure = E2EProcedure(feature_dropout=share)
+        tree = E2EDecisionForestRegressor(
+            1, feature_shape=(8, 8), procedure=procedure, random_state=0
+        )
+        found = cross_validate(tree, X, y, cv=KFold(3, shuffle=True, random_state=0))
+        scores.append(found["test_score"].mean())
+    assert scores[1] > scores[0] + 0.005

@@ -31,10 +31,11 @@ NEVER = np.zeros(1, dtype=np.uint8)
 NO_EDGES = np.zeros((0, 2), dtype=np.int32)
 
 
-def soft_options(mean, unit, edges=NO_EDGES, batch_size=1000, smoothness=0.0):
+def soft_options(mean, unit, edges=NO_EDGES, batch_size=1000, smoothness=0.0, dropout=0.0):
     """What `SoftTrainer` reads of `SoftOptions`."""
     units, annealing = Units(mean, unit, None, 0, edges), SimpleNamespace(batch_size=batch_size)
-    return SimpleNamespace(units=units, annealing=annealing, smoothness=smoothness)
+    given = {"smoothness": smoothness, "feature_dropout": dropout}
+    return SimpleNamespace(units=units, annealing=annealing, **given)
 
 
 class Case:
@@ -59,11 +60,12 @@ class Case:
         self.unit = rng.uniform(0.5, 2, size=p).astype(np.float32)
         self.trains = self.weight > 0
 
-    def trainer(self, engine="products", batch_size=1000, smoothness=0.0, edges=NO_EDGES, **new):
+    def trainer(self, engine="products", batch_size=1000, edges=NO_EDGES, dropout=0.0, **new):
         own = {**self.__dict__, **new}
+        smoothness = new.get("smoothness", 0.0)
         rows = KernelTrainingSet(self.X, self.target, own["weight"], self.n_outputs)
         tree = DenseTree(self.child, own["W"], own["threshold"])
-        options = soft_options(self.mean, self.unit, edges, batch_size, smoothness)
+        options = soft_options(self.mean, self.unit, edges, batch_size, smoothness, dropout)
         return SoftTrainer(rows, options, 0, NEVER, tree, engine)
 
     def with_leaves(self, steepness=1.0, **options):
@@ -219,6 +221,49 @@ def test_a_heavy_row_that_is_nobodys_gives_finite_gradients(engine):
     trainer.evaluate(5.0)
     trainer.update_leaves()
     assert np.isfinite(trainer.evaluate(5.0)["gradient"]).all()
+
+
+class Words:
+    """The random stream of a `SoftTrainer` with the seed 0: splitmix64."""
+
+    def __init__(self):
+        self.state = 0
+        next(self)
+        self.state ^= 0x452821E638D01377
+
+    def __next__(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) % 2**64
+        z = self.state
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return z ^ (z >> 31)
+
+    def shuffle(self, items):
+        for i in range(len(items) - 1, 0, -1):
+            other = (next(self) >> 32) * (i + 1) >> 32
+            items[i], items[other] = items[other], items[i]
+
+
+@pytest.mark.parametrize("engine", ["lists", "products"])
+@pytest.mark.parametrize("p, n_splits, share", [(5, 6, 0.25), (9, 3, 0.7), (16, 1, 0.02)])
+def test_dropped_features_have_their_means_in_the_steps_of_one_epoch(engine, p, n_splits, share):
+    """The same bits as on rows with these means; a rate of 0 drops nothing."""
+    case, words = Case(2, p=p, n_splits=n_splits), Words()
+    trainer = case.trainer(engine, 7, dropout=share)
+    case.X = case.X.copy()
+    other = case.trainer(engine, 7)
+    assert trainer.run(1.0, 0.0) == other.run(1.0, 0.0)
+    order = list(range(case.trains.sum()))
+    words.shuffle(order)
+    words.shuffle(order)
+    noise = np.array([[next(words) for _ in range(-(-p // 8))] for _ in order], dtype=np.uint64)
+    is_dropped = noise.view(np.uint8)[:, :p] < np.ceil(256 * share)
+    assert 0 < is_dropped.sum() < is_dropped.size
+    rows = np.flatnonzero(case.trains)[order]
+    case.X[rows] = np.where(is_dropped, case.mean, case.X[rows])
+    assert trainer.run(1.0, 0.1) == other.run(1.0, 0.1)
+    for one, two in zip(trainer.planes(), other.planes()):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_sums_of_a_leaf_without_weight_are_forgotten():

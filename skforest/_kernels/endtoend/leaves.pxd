@@ -52,3 +52,6 @@ cdef class SoftLeaves:
         const double* target, const int32_t* rows
     ) noexcept nogil
     cdef void update(self) noexcept nogil
+
+
+cdef int grow_visits(Visits* visits, tuple columns, int64_t n) except -1

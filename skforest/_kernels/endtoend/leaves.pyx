@@ -17,11 +17,14 @@ from libc.string cimport memset
 
 import numpy as np
 
-from ..base.memory cimport Scratch, allocate
+from ..base.memory cimport Buffer, Scratch, allocate
 
 cdef extern from "endtoend/sigmoids.h" nogil:
     void skf_leaf_likelihoods(const Visits*, int64_t, int64_t, const float*, const int32_t*)
     double skf_add_to_leaf(const Visits*, int64_t, int64_t, const int32_t*, double*)
+
+cdef enum:
+    MAX_VISITS = 1 << 30       # numbers of visits are int32
 
 # See above; chosen without a stored measurement.
 cdef extern from *:
@@ -171,3 +174,22 @@ cdef class SoftLeaves:
                 self.precision[at + k] = 1 / variance
                 self.log_scale[leaf] = self.log_scale[leaf] - 0.5 * log(variance)
         self.is_unset = False
+
+
+cdef int grow_visits(Visits* visits, tuple columns, int64_t n) except -1:
+    """Reserve memory for n + 1 visits; `columns` has a Buffer for each array."""
+    cdef int64_t more = n + 1 - visits.capacity
+    cdef void* data[7]
+    cdef Buffer column
+    if n >= MAX_VISITS:
+        raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
+    for k in range(7):
+        column = columns[k]
+        column.reserve(more)
+        data[k] = column.data
+    visits.capacity = column.capacity      # all columns have the same
+    visits.row = <int32_t*>data[0]
+    visits.left, visits.right = <int32_t*>data[1], <int32_t*>data[2]
+    visits.reach, visits.gate = <float*>data[3], <float*>data[4]
+    visits.likelihood, visits.part = <float*>data[5], <float*>data[6]
+    return 0

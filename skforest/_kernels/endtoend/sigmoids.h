@@ -54,6 +54,16 @@ SKF_UNUSED static void skf_rows_at(const int64_t *batch, const int32_t *row, int
         at[i] = batch[row[i]];
 }
 
+/* out[j] = mean[j] where the byte of the feature is below `dropped`, otherwise row[j] */
+SKF_KERNEL(skf_drop_features,
+           (const float *row, const float *mean, const uint8_t *noise, int dropped, int64_t p,
+            float *SKF_RESTRICT out),
+           (row, mean, noise, dropped, p, out))
+{
+    for (int64_t j = 0; j < p; j++)
+        out[j] = noise[j] < dropped ? mean[j] : row[j];
+}
+
 /* Probabilities of both children of a node that rows reach with `reach`; -1 if a row visits a
  * child, otherwise 0: children reached with less than `min_reach` are omitted, except for the
  * likelier one. */

@@ -17,6 +17,7 @@ cdef class SoftTrainer:
     cdef int32_t batch_size
     cdef int engine
     cdef float smoothness
+    cdef int dropped           # features of a row that are dropped, in 256
     cdef const int32_t[:, ::1] edges   # pairs of adjacent features
 
     # the rows, filled by the caller
@@ -54,6 +55,9 @@ cdef class SoftTrainer:
     cdef int32_t* order
     cdef int64_t* batch_at     # where the rows of the batch start
     cdef int32_t* batch_label
+    cdef const float* source   # the rows: `rows`, or `noisy`
+    cdef float* noisy          # rows of the batch with dropped features, (batch, row_stride)
+    cdef uint8_t* noise        # random bytes for a row
     cdef double* top           # largest log density of a row
     cdef Visits visits
     cdef tuple visit_columns   # a Buffer for each array of `visits`
@@ -90,6 +94,7 @@ cdef class SoftTrainer:
     cdef int descend(self, int64_t size, float steepness) except -1 nogil
     cdef int visit_split(self, int64_t node, float steepness) except -1 nogil
     cdef void set_likelihoods(self, int64_t start, int64_t size) noexcept nogil
+    cdef void drop_features(self, int64_t size) noexcept nogil
     cdef void gather(self, int64_t size) noexcept nogil
     cdef void take_step(
         self, int64_t split, float* gradient, const float* slope, int64_t n, double total,
@@ -97,5 +102,4 @@ cdef class SoftTrainer:
     ) noexcept nogil
     cdef void smooth(self, int64_t split, float* gradient, double total) noexcept nogil
     cdef int reserve_visits(self, int64_t n) except -1 nogil
-    cdef int grow_visits(self, int64_t n) except -1
     cdef int reserve_dense(self) except -1 nogil

@@ -26,7 +26,7 @@ visits all nodes, and computes all margins as one matrix product and all gradien
 is used while rows visit a large part of the tree.
 """
 
-from libc.math cimport INFINITY, exp, log, pow, sqrt
+from libc.math cimport INFINITY, ceil, exp, log, pow, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -36,11 +36,12 @@ from ..base.descent cimport SKF_TILE, skf_add_rows, skf_dot, skf_margins, skf_mu
 from ..base.memory cimport Buffer, Scratch, allocate
 from ..base.poll cimport poll
 from ..base.random cimport next_word, shuffle
-from .leaves cimport SoftLeaves, Visits
+from .leaves cimport SoftLeaves, Visits, grow_visits
 
 cdef extern from "endtoend/sigmoids.h" nogil:
     void skf_gates(const float*, int64_t, float, float, float*)
     void skf_rows_at(const int64_t*, const int32_t*, int64_t, int64_t*)
+    void skf_drop_features(const float*, const float*, const uint8_t*, int, int64_t, float*)
     void skf_visit_children(Visits*, int64_t, int64_t, float, int64_t*, int64_t*)
     void skf_split_likelihoods(const Visits*, int64_t, int64_t)
     void skf_split_parts(const Visits*, int64_t, int64_t, float, float*)
@@ -62,7 +63,6 @@ cdef enum:
     BLOCK = 64                 # splits with gradients in one product
     WORK_OF_NODE = 256         # products that take as long as a node without rows
     MAX_DENSE_VISITS = 1 << 22  # largest number of visits of a batch in the engine of products
-    MAX_VISITS = 1 << 30       # numbers of visits are int32
 
 cdef extern from *:
     """
@@ -82,8 +82,9 @@ cdef class SoftTrainer:
     """Trains all splits and leaves of a `DenseTree`, by the EM algorithm of section 2.3.
 
     Rows of weight 0 in the `TrainingSet` are not trained on. The `SoftOptions` have the units of
-    features, the size of batches, and lambda of equation 15, `smoothness`. The margin of a split
-    is ``w . x - threshold``; weights of exactly 0 do not belong to their split, and stay 0.
+    features, the size of batches, lambda of equation 15, `smoothness`, and `feature_dropout`, the
+    probability that a feature of a row has its mean value in a step. The margin of a split is
+    ``w . x - threshold``; weights of exactly 0 do not belong to their split, and stay 0.
     """
 
     def __init__(self, training_set, options, uint64_t seed, stop, tree, engine="auto"):
@@ -103,6 +104,7 @@ cdef class SoftTrainer:
         self.unit = &unit[0]
         self.edges = units.edges
         self.smoothness = options.smoothness
+        self.dropped = <int>ceil(256 * options.feature_dropout)
         self.batch_size = options.annealing.batch_size
         self.stop = stop
         self.engine = ENGINES[engine]
@@ -126,11 +128,9 @@ cdef class SoftTrainer:
                 for j in range(n_outputs):
                     self.target[self.n * n_outputs + j] = matrix[i, j]
             self.n = self.n + 1
-        for i in range(self.n_nodes):
-            self.child[i] = child[i]
+        memcpy(self.child, &child[0], self.n_nodes * sizeof(int32_t))
+        memcpy(self.w, &W[0, 0], self.n_splits * p * sizeof(float))
         for i in range(self.n_splits):
-            for j in range(p):
-                self.w[i * p + j] = W[i, j]
             # A patch lies within a part of the features; only this part is read.
             while self.span[i] > 1 and W[i, self.span[i] - 1] == 0:
                 self.span[i] = self.span[i] - 1
@@ -179,6 +179,9 @@ cdef class SoftTrainer:
         self.gradient = memory.floats(p)
         self.batch_stride = padded(batch)
         self.row_stride = padded(p)
+        if self.dropped > 0:
+            self.noise = <uint8_t*>memory.longs((p + 7) // 8)
+            self.noisy = memory.floats(batch * self.row_stride)
         for i in range(n_splits):
             self.span[i] = p
         return 0
@@ -238,13 +241,12 @@ cdef class SoftTrainer:
 
     def planes(self):
         """Return all splits: W, (n_splits, n_features), and threshold, (n_splits,), float32."""
-        cdef int64_t i, j
+        cdef int64_t i
         cdef float[:, ::1] W = np.empty((self.n_splits, self.p), dtype=np.float32)
         cdef float[::1] threshold = np.empty(self.n_splits, dtype=np.float32)
+        memcpy(&W[0, 0], self.w, self.n_splits * self.p * sizeof(float))
         for i in range(self.n_splits):
             threshold[i] = -self.bias[i]
-            for j in range(self.p):
-                W[i, j] = self.w[i * self.p + j]
         return np.asarray(W), np.asarray(threshold)
 
     def n_active_leaves(self, int64_t most):
@@ -338,6 +340,9 @@ cdef class SoftTrainer:
             if self.is_class:
                 self.batch_label[i] = self.label[row]
             total += self.weight[row]
+        self.source = self.rows
+        if self.dropped > 0 and steps and rate > 0:
+            self.drop_features(size)
         self.dense = self.engine == PRODUCTS or (
             self.engine == AUTO and self.n_splits > 1 and self.share_visited > DENSE_SHARE
             and self.n_nodes * size <= MAX_DENSE_VISITS
@@ -372,7 +377,7 @@ cdef class SoftTrainer:
             )
             low = self.low[split]
             skf_add_rows(
-                self.rows + low, self.visit_at, n, slope, self.span[split], self.gradient + low
+                self.source + low, self.visit_at, n, slope, self.span[split], self.gradient + low
             )
             self.take_step(split, self.gradient, slope, n, total, rate)
         if self.dense and (steps or self.seen_gradient != NULL):
@@ -439,7 +444,7 @@ cdef class SoftTrainer:
         else:
             skf_rows_at(self.batch_at, self.visits.row + start, n, self.visit_at)
             skf_margins(
-                self.rows + self.low[split], self.visit_at, n,
+                self.source + self.low[split], self.visit_at, n,
                 self.w + split * self.p + self.low[split], self.span[split], self.margin
             )
             self.products = self.products + 4 * n * self.span[split]
@@ -548,13 +553,27 @@ cdef class SoftTrainer:
 
     # -------------------------------------------------------------------------------------- memory
 
+    cdef void drop_features(self, int64_t size) noexcept nogil:
+        """Copy the rows of the batch, with the means of features that are dropped at random."""
+        cdef int64_t i, j
+        cdef uint64_t* words = <uint64_t*>self.noise
+        for i in range(size):
+            for j in range((self.p + 7) // 8):
+                words[j] = next_word(&self.random)
+            skf_drop_features(
+                self.rows + self.batch_at[i], self.mean, self.noise, self.dropped, self.p,
+                self.noisy + i * self.row_stride
+            )
+            self.batch_at[i] = i * self.row_stride
+        self.source = self.noisy
+
     cdef void gather(self, int64_t size) noexcept nogil:
         """Copy the rows of the batch contiguously, and transposed."""
         cdef int64_t i, j
         cdef const float* row
         cdef float* out
         for i in range(size):
-            row = self.rows + self.batch_at[i]
+            row = self.source + self.batch_at[i]
             memcpy(self.batch + i * self.row_stride, row, self.p * sizeof(float))
         for j in range(self.p):
             out = self.transposed + j * self.batch_stride
@@ -577,23 +596,5 @@ cdef class SoftTrainer:
         """Reserve memory for n + 1 visits."""
         if n >= self.visits.capacity:
             with gil:
-                self.grow_visits(n)
-        return 0
-
-    cdef int grow_visits(self, int64_t n) except -1:
-        cdef Visits* visits = &self.visits
-        cdef int64_t more = n + 1 - visits.capacity
-        cdef void* data[7]
-        cdef Buffer column
-        if n >= MAX_VISITS:
-            raise MemoryError(f"{n} rows at nodes at once; a smaller batch_size is needed")
-        for k in range(7):
-            column = self.visit_columns[k]
-            column.reserve(more)
-            data[k] = column.data
-        visits.capacity = column.capacity      # all columns have the same
-        visits.row = <int32_t*>data[0]
-        visits.left, visits.right = <int32_t*>data[1], <int32_t*>data[2]
-        visits.reach, visits.gate = <float*>data[3], <float*>data[4]
-        visits.likelihood, visits.part = <float*>data[5], <float*>data[6]
+                grow_visits(&self.visits, self.visit_columns, n)
         return 0
