@@ -66,7 +66,10 @@ SETTINGS = {
     "epochs as in forests": (400_000, 8, 30),
     "twice as many epochs": (800_000, 16, 60),
     "defaults": None,
+    # All other sets have no features to drop.
+    "defaults, features are kept": E2EProcedure(feature_dropout=0.0),
 }
+IMAGES = [name for name, (parameters, _) in SINGLE.items() if "feature_shape" in parameters]
 
 MEASURES = {}
 for depth in DEPTHS:
@@ -85,7 +88,8 @@ MEASURES |= {
         f"score of one tree on held-out training rows, {name}, {setting}", "%"
     )
     for name in SINGLE
-    for setting in SETTINGS
+    for setting, rule in SETTINGS.items()
+    if name in IMAGES or not isinstance(rule, E2EProcedure)
 }
 MEASURES |= {
     "default/fit": Measure(
@@ -142,6 +146,8 @@ def single(options):
         else:
             split = data.load_table(name, options.data, 0, 6000)
         for setting, rule in SETTINGS.items():
+            if f"single/{name}-{setting}" not in MEASURES:
+                continue
             found = []
             for seed in groups.seeds(options, n_seeds):
                 inner = split.inner(seed)
@@ -157,11 +163,13 @@ def _epochs(rule, n, is_real):
     """Return the parameters of a rule of `SETTINGS` for n rows."""
     if rule is None:
         return {}
+    if isinstance(rule, E2EProcedure):
+        return {"procedure": rule}
     visits, least, most = rule
     return {
         "greedy_epochs": min(max(80_000 // n, 4), 30 if is_real else 15),
         "finetune_epochs": min(max(visits // n, least), most),
-        "procedure": E2EProcedure(steepness_step=0.1),
+        "procedure": E2EProcedure(steepness_step=0.1, feature_dropout=0.0),
     }
 
 
@@ -240,8 +248,8 @@ def single_table(stored):
     """Return the table of rules for the epochs and the steepness of single trees."""
     rows = []
     for name in SINGLE:
-        found = [stored[f"measure.endtoend:single/{name}-{setting}"] for setting in SETTINGS]
-        rows.append((cells.TITLES.get(name, name), *map(cells.cell, found), cells.commands(found)))
+        names = [f"measure.endtoend:single/{name}-{setting}" for setting in SETTINGS]
+        rows.append((cells.TITLES.get(name, name), *cells.cells(stored, names)))
     return ("Set", *SETTINGS, "Command"), rows
 
 
