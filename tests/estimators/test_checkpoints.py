@@ -210,7 +210,10 @@ def test_results_of_other_fits_are_refused_without_fit_json(tmp_path):
 
 def test_parameters_of_members_are_checked_before_training(tmp_path, monkeypatch):
     X, y = boosting_rows(ObliqueBoostingRegressor, 60)
-    monkeypatch.setattr(GrowingMethod, "train", None)
+    trained, train = [], GrowingMethod.train
+    monkeypatch.setattr(
+        GrowingMethod, "train", lambda self, *given: (trained.append(0), train(self, *given))[1]
+    )
     scorer = make_scorer(lambda y, found: 0.0)
     for member, message in (
         (ManifoldForestRegressor(2, time_limit=100), "cannot be used with time_limit=100"),
@@ -222,6 +225,7 @@ def test_parameters_of_members_are_checked_before_training(tmp_path, monkeypatch
         blend = BlendedForestRegressor([CO2ForestRegressor(2), member], cv=2, random_state=0)
         with pytest.raises(ValueError, match=message):
             blend.fit(X, y, checkpoint=tmp_path / "new")
+    assert not trained
 
 
 def test_members_of_any_name_have_a_folder(tmp_path):

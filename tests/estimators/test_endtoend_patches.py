@@ -63,9 +63,19 @@ def test_single_trees_on_images_drop_features(changes, share):
     n_epochs = 60 if share == 0 else 240
     if tree.n_estimators == 1 and "feature_dropout" not in changes:
         assert tree.finetune_epochs_ == changes.get("finetune_epochs", n_epochs)
-    assert tree.set_params(procedure=E2EProcedure.as_printed()).fit(X, y).feature_dropout_ == 0
-    tree.set_params(warm_start=True, n_estimators=4)
-    assert tree.fit(X, y).feature_dropout_ == 0  # it is kept
+
+
+def test_what_is_dropped_as_printed_and_after_a_warm_start():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:100], y[:100]
+    tree = E2EDecisionForest(1, feature_shape=(8, 8), max_depth=1, greedy_epochs=1, random_state=0)
+    assert tree.fit(X, y).feature_dropout_ == 0.25
+    tree.set_params(warm_start=True, n_estimators=2)
+    assert tree.fit(X, y).feature_dropout_ == 0.25
+    printed = E2EProcedure.as_printed()
+    assert (
+        clone(tree).set_params(n_estimators=1, procedure=printed).fit(X, y).feature_dropout_ == 0
+    )
 
 
 def test_dropped_features_reduce_the_error_of_a_tree():
