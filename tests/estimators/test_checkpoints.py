@@ -222,7 +222,9 @@ def test_parameters_of_members_are_checked_before_training(tmp_path, monkeypatch
             "cannot be used with early_stopping=.*, which cannot be pickled: .*lambda",
         ),
     ):
-        blend = BlendedForestRegressor([CO2ForestRegressor(2), member], cv=2, random_state=0)
+        blend = BlendedForestRegressor(
+            [("first", ManifoldForestRegressor(2)), ("last", member)], cv=2, random_state=0
+        )
         with pytest.raises(ValueError, match=message):
             blend.fit(X, y, checkpoint=tmp_path / "new")
     assert not trained
