@@ -291,7 +291,11 @@ def replacements():
         new = path.with_name(f".skforest-{uuid.uuid4().hex}")
         written.append((new, path))
         with open(new, "xb") as file:
-            write(file)
+            try:
+                write(file)
+            except OSError as error:  # of a full disk, say, which has no name
+                error.filename = error.filename or str(path)
+                raise
 
     try:
         yield write_file

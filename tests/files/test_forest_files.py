@@ -1,6 +1,7 @@
 """Copies and files of forests."""
 
 import copy
+import errno
 import io
 import mmap
 import os
@@ -141,10 +142,10 @@ def test_a_file_is_replaced_only_when_the_new_one_is_complete(tmp_path, monkeypa
 
     def full(file, **arrays):
         file.write(b"half of it")
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space.*forest.npz"):
         rich_forest(1).save(path)
     monkeypatch.undo()
     assert_same(old, Forest.load(path))
