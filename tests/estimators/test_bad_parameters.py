@@ -92,6 +92,7 @@ BAD_VALUES = {
     "finetune_epochs": [-1, 2.5, "many", None],
     "steepness": [0, -1, "steep", None, np.nan, np.inf],
     "steepness_step": [-0.1, "steep", None, np.nan, np.inf],
+    "feature_dropout": [-0.1, 1, 1.5, "some", None, np.nan],
     "smoothness": [-0.1, "smooth", None, np.nan, np.inf],
     "patch_size": [0, -6, 1.5, "6", {}],
     "routing": ["sigmoid", None, 1],
