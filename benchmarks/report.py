@@ -7,10 +7,10 @@ writes the tables (.inc) and pictures (.png) of all scripts into a folder, by de
 documentation calls `write`.
 """
 
+import argparse
 import hashlib
 import importlib
 import io
-import sys
 from pathlib import Path
 
 from benchmarks.lib import results
@@ -115,4 +115,7 @@ def _listed(facts):
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "performance")
+    parser = argparse.ArgumentParser(description="Write all tables and pictures.")
+    default = ROOT / "docs" / "performance"
+    parser.add_argument("folder", nargs="?", type=Path, default=default, help="docs/performance")
+    write(parser.parse_args().folder)

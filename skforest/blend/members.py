@@ -20,17 +20,17 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators.base import take_rows
-from ..estimators.conformal import counted
 from ..estimators.prediction import has_classes, has_response, is_forest, predicting, response_of
 from ..estimators.targets import ForestClassifierMixin
 from ..estimators.unwrap import unwrapped
 from ..table.frames import as_frame
-from ..table.training_set import rescale_weights
 from ..training.blending import HeldOutLogLoss, HeldOutR2, Scorer
 from ..training.method import Trained, mean_by_row, mean_response, train_members
-from ..training.threads import NotInTime, TimeLimit, earlier
+from ..training.threads import NotInTime, TimeLimit, earlier, hash_of
 from .parameters import is_estimator
 
+LONG_NAME = 200  # of a folder, in bytes; file systems have 255
+MAX_WHOLE = 2.0**53  # whole numbers up to it are exact
 PREDICTED = 1000  # rows of the batch whose prediction is timed
 # Largest share of trees without a fold in a forest whose other trees are trained on all rows.
 # Chosen on inner splits of eleven tables; no command repeats this.
@@ -97,8 +97,9 @@ class OwnMember(Member):
         # Settings that are chosen from the data are chosen on all rows. They are few, so they leak
         # little.
         self.data = model._read_training_set(X, y, self.request)
-        name = f"member-{quote(self.name, safe='')}"  # any name is the name of a folder
-        self.folder = None if samples.checkpoint is None else Path(samples.checkpoint) / name
+        self.folder = None
+        if samples.checkpoint is not None:
+            self.folder = Path(samples.checkpoint) / folder_of(self.name)
         self.settings = model._settings(self.data, self.request)
         self.method = model._method(self.settings)
         self.unit = self.method.units[0]
@@ -213,14 +214,23 @@ class OwnMember(Member):
         return None if is_cut or is_smaller else trained
 
 
-def in_copies(weight):
-    """Weights as numbers of copies if they are such, otherwise with a mean of 1.
+def folder_of(name):
+    """The name of the folder of a member of any name."""
+    quoted = "member-" + quote(name, safe="", errors="surrogatepass")
+    return quoted if len(quoted) < LONG_NAME else f"{quoted[:20]}-{hash_of(name)}"
 
-    The penalties of many estimators are relative to the sum of the weights.
+
+def in_units(weight, plain):
+    """Weights whose mean is 1, or that of whole numbers of copies without a common factor.
+
+    The penalties of many estimators are relative to the sum of the weights. `plain` are the
+    weights without class weights, which do not change the mean.
     """
-    is_positive, found = weight > 0, np.zeros(len(weight))
-    found[is_positive] = counted(rescale_weights(weight)[is_positive])
-    return found
+    given = plain[plain > 0]
+    unit = given.mean()
+    if (given == np.rint(given)).all() and given.max() < MAX_WHOLE:
+        unit = np.gcd.reduce(given.astype(np.int64))
+    return weight * (plain.sum() / weight.sum() / unit)
 
 
 class OtherMember(Member):
@@ -241,7 +251,7 @@ class OtherMember(Member):
         self.total = np.zeros((len(samples.fold), samples.n_columns))
         self.n_predicted = np.zeros(len(samples.fold))
         _, _, weight, _ = samples.training
-        self.weight = None if weight is None else in_copies(weight)
+        self.weight = None if weight is None else in_units(weight, samples.plain_weight)
         # It is trained once more in the end.
         if limit is None or limit.at_least:
             return

@@ -188,7 +188,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         """
         given = data.validation
         given = None if given is None else (given.X, given.y, given.weight)
-        rows = data.X, data.y, data.weight, data.group, data.fold, given
+        # A common factor of the weights changes nothing but their last bits.
+        weight = (data.weight / data.weight.max()).astype(np.float32)
+        rows = data.X, data.y, weight, data.group, data.fold, given
         key = hash_of((rows, vars(method.sampling), self._seed))
         if not request.is_warm_start:
             return {"key": key, "first": 0}
@@ -203,13 +205,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         names = getattr(self, "feature_names_in_", None)
         key = {"estimator": type(self).__name__, "version of skforest": __version__}
         key |= {name: value for name, value in given.items() if name not in NOT_IN_RESULTS}
-        rounds = vars(self).get("_trained_rounds")  # with more digits than the forest
+        is_exact = "_trained_rounds" in vars(self)  # has it more digits than the forest?
         key |= {
             "random_state": self._seed,
             "X or y": (data.X, data.y, data.target),
             "units, names or categories of X": (data.feature_map, names),
             "labels of y": getattr(self, "classes_", None),
-            "the model of a warm start": None if previous is None else (previous.arrays, rounds),
+            "the model of a warm start": None if previous is None else (previous.arrays, is_exact),
             "sample_weight or class_weight": data.weight,
             "groups or folds": (data.group, data.fold),
             "X_val": None if rows is None else (rows.X, rows.y, rows.weight),
@@ -301,9 +303,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 self._keep_held_out(data, rows, response, known)
             else:
                 warn_caller(
-                    "The rows differ from those of the last fit, which warm_start=True continues. "
-                    "What was trained then may have seen any of these rows, so the model has no "
-                    "out-of-bag score and no intervals or sets."
+                    "Rows, weights or sampling differ from those of the last fit, which "
+                    "warm_start=True continues. What was trained then may have seen any of these "
+                    "rows, so the model has no out-of-bag score and no intervals or sets."
                 )
 
     def _keep_held_out(self, data, rows, response, known):
@@ -330,11 +332,13 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         names = getattr(self, "feature_names_in_", None)
         return Task(self._task_metadata, self._criterion, feature_names=names)
 
-    def _merged(self, X, y, sample_weight, encode, feature_map=None):
+    def _merged(self, X, y, sample_weight, encode, feature_map=None, is_warm_start=False):
         """Validated input as a TrainingSet without a target; `encode` is applied to y."""
         known_levels = None if feature_map is None else feature_map.levels
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
         y, weight = encode(y), rescale_weights(weight)
+        if is_warm_start:
+            self._warn_of_constant(X, weight, feature_map)
         return self._merged_rows(X, y, weight, levels, feature_map)
 
     def _merged_rows(
@@ -355,8 +359,6 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             scaling = self._scales_features, self._map_scaling, limit
             names = getattr(self, "feature_names_in_", None)
             feature_map = FeatureMap.fit(X, seen, levels, *scaling, names, excludes)
-        else:
-            self._warn_of_constant(X, seen, feature_map)
         self._find_float64_columns(X, seen, feature_map.scale, is_known)
         # Equal rows are merged first, so that means do not depend on the order of the rows.
         Z, has_missing = feature_map.training_inputs(X)
@@ -385,8 +387,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             names = getattr(self, "feature_names_in_", None)
             shown = [int(j) if names is None else names[j] for j in columns[:5]]
             warn_caller(
-                f"Columns {shown} of X vary, but were constant in the first fit: they have no "
-                "effect. Fit again without warm_start to use them."
+                f"Columns {shown} of X vary, but were constant in the first fit: their values "
+                "have no effect. Fit again without warm_start to use them."
             )
 
     def _training_set(self, X, y, request):
@@ -394,7 +396,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         previous, is_warm_start = request.previous, request.is_warm_start
         known_map = previous.feature_map if is_warm_start else None
         encode = partial(self._encode_target, is_warm_start=is_warm_start)
-        data = self._merged(X, y, request.sample_weight, encode, known_map)
+        data = self._merged(X, y, request.sample_weight, encode, known_map, is_warm_start)
         if request.groups is not None:
             data = data.with_groups(check_groups(request.groups, len(data.row_of_sample)))
         data = self._set_target(data, is_warm_start)  # which may change weights, and `deviation`

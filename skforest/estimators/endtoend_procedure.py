@@ -40,10 +40,11 @@ steepness_step : "auto" or float
     `smoothness`.
 feature_dropout : "auto" or float
     Probability that a feature of a row has its mean in a step of joint training, instead of its
-    value; 0 to 1, exclusive, rounded up to a multiple of 1/256. It is drawn anew for each row and
-    epoch, so splits rely on many features, and need more epochs. Leaves with ``leaves="counts"``
-    are computed from the rows as they are. "auto": 0.25 for a single tree on images, which are
-    grids with at least two axes longer than 4, if joint training has at least 32 epochs; else 0.
+    value; 0 to 1, exclusive, rounded up to a multiple of 1/256, at most 255/256. It is drawn anew
+    for each row and epoch, so splits rely on many features, and need more epochs. Leaves with
+    ``leaves="counts"`` are computed from the rows as they are. "auto": 0.25 for a single tree on
+    images, which are grids with at least two axes longer than 4, if joint training has at least 32
+    epochs; else 0.
 """
 
 

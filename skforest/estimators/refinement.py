@@ -204,6 +204,8 @@ def refine(
     if hasattr(refined, "_update_refined_records"):
         refined._update_refined_records()
     refined._forget_held_out()
+    if not all(is_own):  # a warm start does not know what the trees have seen
+        vars(refined).pop("_samples", None)
     if getattr(refined, "oob_score", False) and all(is_own):
         refined._set_oob(estimator._sampling(), data)
     return refined

@@ -154,9 +154,9 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
     def _unfolded(self, X):
         """X with its rows flattened, where it is given as (n_samples, *feature_shape)."""
         feature_shape = getattr(self, "feature_shape", None)
+        refuse_masked_rows(X)
         if isinstance(X, list | tuple) and feature_shape is not None:
             X = np.asarray(X)
-        refuse_masked_rows(X)
         shape = getattr(X, "shape", None)
         for size, what in zip(shape or (), ("rows", "columns")):
             if isinstance(size, Integral) and size > MAX_COUNT:

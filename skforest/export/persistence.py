@@ -458,6 +458,11 @@ def _check_state(estimator, task):
             raise ValueError(f"the fitted attribute {name} is {state.get(name)!r}")
     if "_held_out" in state:
         estimator._check_held_out()
+    if "_samples" in state:
+        found = state["_samples"]
+        is_valid = isinstance(found, dict) and found.keys() == {"key", "first"}
+        if not is_valid or type(found["first"]) is not int or type(found["key"]) is not str:
+            raise ValueError(f"the fitted attribute _samples is {found!r:.50}")
     names = state.get("feature_names_in_")
     if names is not None and len(names) != estimator.n_features_in_:
         raise ValueError(f"{len(names)} names for {estimator.n_features_in_} features")

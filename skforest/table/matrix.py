@@ -37,8 +37,9 @@ def refuse_masked(values, name, advice):
 
 
 def refuse_masked_rows(X):
-    """Raise TypeError for rows as a masked array."""
-    refuse_masked(X, "X", "replace the masked values by NaN first: X.filled(np.nan)")
+    """Raise TypeError for rows as a masked array, or as a list of such."""
+    for part in X if isinstance(X, list | tuple) else [X]:
+        refuse_masked(part, "X", "replace the masked values by NaN first: X.filled(np.nan)")
 
 
 def has_nan(Z):

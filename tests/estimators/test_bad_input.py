@@ -441,8 +441,9 @@ def test_masked_images_and_graphs():
     y, masked = X[:, 0, 0] > 0, np.ma.masked_array(X, X > 0)
     model = skforest.ManifoldForestClassifier(1, feature_shape=(4, 4)).fit(X, y)
     for call in (model.predict, model.apply, lambda rows: clone(model).fit(rows, y)):
-        with pytest.raises(TypeError, match="X is a masked array; replace"):
-            call(masked)
+        for rows in (masked, list(masked), tuple(masked)):
+            with pytest.raises(TypeError, match="X is a masked array; replace"):
+                call(rows)
     ones = np.ones((16, 16))
     for graph, what in ((np.ma.masked_array(ones, True), "masked array"), (1j * ones, "complex")):
         with pytest.raises(ValueError, match=f"feature_graph=(.|\n)*{what}"):

@@ -10,6 +10,7 @@ from sklearn.datasets import make_regression
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss, r2_score
+from sklearn.utils.class_weight import compute_sample_weight
 
 import skforest
 from skforest import ManifoldForestClassifier, ManifoldForestRegressor
@@ -518,15 +519,32 @@ def test_the_unit_of_sample_weights_does_not_matter_to_other_estimators():
     expected = blend.fit(X, y).predict(X)
     copies = np.arange(60) % 3 + 1
     counted = blend.fit(X, y, copies).predict(X)
+    np.testing.assert_allclose(counted, Ridge(5.0).fit(X, y, copies).predict(X), rtol=1e-9)
     for unit in (1e-6, 1 / 60, 1e9):
         found = blend.fit(X, y, np.full(60, unit)).predict(X)
-        np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(blend.fit(X, y, copies * unit).predict(X), counted)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_array_equal(blend.fit(X, y, copies * 6).predict(X), counted)
     uneven = np.random.default_rng(0).uniform(size=60)
     uneven[0] = 0
-    given = uneven.copy()
-    found = blend.fit(X, y, uneven).predict(X)
-    np.testing.assert_array_equal(uneven, given)
-    np.testing.assert_allclose(blend.fit(X, y, 1e-3 * uneven).predict(X), found, rtol=1e-9)
-    alone = Ridge(5.0).fit(X, y, uneven * 59 / uneven.sum()).predict(X)
-    np.testing.assert_allclose(found, alone, rtol=1e-9)
+    for weight in (uneven, uneven.round(2), uneven.round(1)):
+        given = weight.copy()
+        found = blend.fit(X, y, weight).predict(X)
+        np.testing.assert_array_equal(weight, given)
+        np.testing.assert_allclose(blend.fit(X, y, 1e-3 * weight).predict(X), found, rtol=1e-9)
+        n = np.count_nonzero(weight)
+        alone = Ridge(5.0).fit(X, y, weight * n / weight.sum()).predict(X)
+        np.testing.assert_allclose(found, alone, rtol=1e-9)
+
+
+def test_class_weights_do_not_change_the_mean_for_other_estimators():
+    """Whether their ratio is a whole number or not; scikit-learn's "balanced" does neither."""
+    X, y = classes(180)
+    y = (y == 0).astype(int)
+    for class_weight in ({0: 1, 1: 3}, {0: 0.5, 1: 1.7}, "balanced"):
+        linear = LogisticRegression(C=1e-3)
+        blend = skforest.BlendedForestClassifier(
+            [("linear", linear)], class_weight=class_weight, cv=2, calibrate=False, random_state=0
+        ).fit(X, y)
+        factor = compute_sample_weight(class_weight, y)
+        alone = LogisticRegression(C=1e-3).fit(X, y, factor / factor.mean())
+        np.testing.assert_allclose(blend.members_["linear"].coef_, alone.coef_, rtol=1e-5)

@@ -1,5 +1,6 @@
 """Checkpoints: an interrupted fit that continues has the bits of one that was not interrupted."""
 
+import io
 import pickle
 
 import numpy as np
@@ -17,6 +18,8 @@ from skforest import (
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
+    load,
+    save,
 )
 from skforest.training import boosting_rounds, checkpoint
 from skforest.training.growing import GrowingMethod
@@ -232,7 +235,8 @@ def test_parameters_of_members_are_checked_before_training(tmp_path, monkeypatch
 
 def test_members_of_any_name_have_a_folder(tmp_path):
     X, y = boosting_rows(ObliqueBoostingRegressor, 60)
-    members = [(name, ManifoldForestRegressor(2)) for name in ("..", "a/b", ".")]
+    names = "..", "a/b", ".", "森" * 40, "\ud800"
+    members = [(name, ManifoldForestRegressor(2)) for name in names]
     blend = BlendedForestRegressor(members, cv=2, random_state=0)
     blend.fit(X, y, checkpoint=tmp_path / "own")
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
@@ -333,3 +337,19 @@ def test_blends_with_and_without_refit_share_no_bags(tmp_path):
         np.testing.assert_array_equal(blend.fit(X, y, checkpoint=tmp_path).predict(X), expected)
     blend.set_params(refit=False).fit(X, y)
     assert (blend.predict(X) != expected).any()
+
+
+def test_rounds_are_added_to_a_model_from_a_checkpoint_or_a_pickle(tmp_path):
+    X, y = boosting_rows(ObliqueBoostingRegressor, 90)
+    own = quick_boosting(ObliqueBoostingRegressor, n_estimators=3, early_stopping=True)
+    for step in range(3):
+        model = clone(own).set_params(n_bags=2, warm_start=True, n_estimators=3)
+        model.fit(X, y, checkpoint=tmp_path / "first")
+        model = model if step < 2 else pickle.loads(pickle.dumps(model))
+        model.set_params(n_estimators=5).fit(X, y, checkpoint=tmp_path / "second")
+    with io.BytesIO() as file:
+        save(clone(model).set_params(n_estimators=3).fit(X, y), file)
+        file.seek(0)
+        loaded = load(file).set_params(n_estimators=5)
+    with pytest.raises(ValueError, match="belongs to a fit with other the model of a warm start"):
+        loaded.fit(X, y, checkpoint=tmp_path / "second")  # its leaves are rounded

@@ -1,5 +1,7 @@
 """Warm starts: what they refuse before training, bags that a time limit has ended, other rows."""
 
+import warnings
+
 import numpy as np
 import pytest
 from makers import assert_same_trees, quick_boosting, quick_hinge, targets
@@ -15,6 +17,7 @@ from skforest import (
     ManifoldProcedure,
     ObliqueBoostingRegressor,
     RandomHingeForestRegressor,
+    refine,
 )
 from skforest.estimators import base
 from skforest.training import hinge
@@ -117,6 +120,25 @@ def test_out_of_bag_scores_of_the_same_rows_are_those_of_one_fit():
     order = np.random.default_rng(1).permutation(len(NOISE))
     fitted(fitted(model, NOISE).set_params(n_estimators=12), NOISE[order], np.full(90, 3.0))
     np.testing.assert_array_equal(model.oob_prediction_, once.oob_prediction_[order])
+    weight = np.random.default_rng(2).uniform(0.5, 2, 90)
+    model = clone(model).set_params(n_estimators=6)
+    fitted(fitted(model, NOISE, weight).set_params(n_estimators=12), NOISE, weight / 7)
+    once = fitted(clone(once), NOISE, weight)
+    np.testing.assert_allclose(model.oob_prediction_, once.oob_prediction_, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+def test_refined_trees_may_have_seen_rows_that_they_did_not_draw():
+    model = CO2ForestRegressor(8, max_depth=6, bootstrap=True, oob_score=True, random_state=0)
+    model = fitted(model.set_params(warm_start=True), NOISE)
+    weight = np.random.default_rng(1).uniform(0.5, 1.5, 90)
+    refined = refine(model, NOISE[:, 1:], NOISE[:, 0], weight, random_state=0)
+    fitted(refined.set_params(n_estimators=12), NOISE)
+    assert refined.oob_score_ < 0.2
+    same = refine(model, NOISE[:, 1:], NOISE[:, 0], random_state=0)
+    n_known = np.isfinite(same.oob_prediction_).sum()
+    fitted(same.set_params(n_estimators=9), NOISE)
+    assert np.isfinite(same.oob_prediction_).sum() >= n_known > 80
 
 
 def test_quantiles_are_calibrated_by_bags_that_did_not_see_the_rows(monkeypatch):
@@ -143,7 +165,7 @@ def test_rounds_of_boosting_on_other_rows_have_no_held_out_predictions():
     assert hasattr(fitted(model, NOISE[:60]), "oob_score_")
     fitted(model.set_params(n_estimators=6), NOISE[:60])
     assert hasattr(model, "oob_score_")
-    with pytest.warns(UserWarning, match="rows differ from those of the last fit.*no out-of-bag"):
+    with pytest.warns(UserWarning, match="differ from those of the last fit.*no out-of-bag"):
         fitted(model.set_params(n_estimators=8), NOISE)
     assert not hasattr(model, "oob_score_")
     with pytest.raises(ValueError, match="predict_interval needs predictions of held-out rows"):
@@ -164,6 +186,17 @@ def test_columns_that_were_constant_in_the_first_fit_are_named(model):
     first[:, 3] = X[:, 3]
     with pytest.warns(UserWarning, match=r"Columns \[3\] of X vary, but were constant"):
         model.set_params(n_estimators=4).fit(first, y)
+
+
+def test_other_rows_than_those_of_a_warm_start_may_vary():
+    X, y = make_classification(60, 6, random_state=0)
+    first = X.copy()
+    first[:, 3] = 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = quick_boosting(ObliqueBoostingRegressor, n_estimators=3, early_stopping=True)
+        model.fit(first, y, X_val=X, y_val=y)
+        refine(CO2ForestRegressor(2, max_depth=2, random_state=0).fit(first, y), X, y)
 
 
 def test_trees_that_vote_are_the_new_ones():

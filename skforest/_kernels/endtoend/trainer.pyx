@@ -104,7 +104,7 @@ cdef class SoftTrainer:
         self.unit = &unit[0]
         self.edges = units.edges
         self.smoothness = options.smoothness
-        self.dropped = <int>ceil(256 * options.feature_dropout)
+        self.dropped = min(255, <int>ceil(256 * options.feature_dropout))
         self.batch_size = options.annealing.batch_size
         self.stop = stop
         self.engine = ENGINES[engine]
