@@ -15,6 +15,7 @@ class OtherObjects:
 
     def __init__(self, found=()):
         self.found = list(found)
+        self.names = None  # of the columns of X, to order matrices with labels
 
     def add(self, value):
         """The entry of JSON that refers to an object."""

@@ -90,16 +90,15 @@ def _params_to_json(estimator, others):
     params = estimator.get_params(deep=False)
     if isinstance(params.get("random_state"), np.random.RandomState | np.random.Generator):
         params["random_state"] = None
-    if (
-        hasattr(estimator, "forest_") and params.get("feature_graph") is not None
-    ):  # or a data frame
-        names = getattr(estimator, "feature_names_in_", None)
-        params["feature_graph"] = in_order(params["feature_graph"], names)
+    graph = params.get("feature_graph")
+    if graph is not None and (others.names is not None or hasattr(estimator, "forest_")):
+        params["feature_graph"] = in_order(graph, others.names)  # a data frame becomes a matrix
     return {name: _to_json(value, name, others) for name, value in params.items()}
 
 
 def _header_of(estimator, others):
     """Entries of the header of an estimator: its class, parameters and fitted attributes."""
+    others.names = getattr(estimator, "feature_names_in_", others.names)
     apart = {*estimator.get_params(deep=False), *WITH_FOREST, *OF_WARM_START, "_skl_callbacks"}
     state = {k: value for k, value in estimator.__getstate__().items() if k not in apart}
     return {
