@@ -191,8 +191,9 @@ def long_fit(estimator, shape):
         X = rng.standard_normal((1000, 6))
         estimator.set_params(n_estimators=20000)
     else:
-        X = rng.standard_normal((60000, 6)).astype(np.float32)
+        X = rng.standard_normal((200_000, 6)).astype(np.float32)
         slow = {"splitter": "exact", "max_features": 300, "n_epochs": 10**6}
+        slow |= {"greedy_epochs": 1000, "finetune_epochs": 1000}
         known = {name: value for name, value in slow.items() if name in estimator.get_params()}
         estimator.set_params(n_estimators=2, bootstrap=False, **known)
     noise = rng.standard_normal(len(X))
