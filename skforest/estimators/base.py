@@ -149,9 +149,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 request = replace(request, checkpoint=kept)
             settings = self._settings(data, request)
             method = self._method(settings)
-            samples = self._samples_of(method, data, request)
-            request = replace(request, first_known=samples["first"])
             if members := self._new_members(method, request):
+                samples = self._samples_of(method, data, request)
+                request = replace(request, first_known=samples["first"])
                 trained = train_members(method, data, members, self._seed, request)
                 forest = method.finish(trained, request.previous)
                 forest = with_prior_ratio(forest, request.prior_ratio)

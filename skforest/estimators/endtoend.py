@@ -33,7 +33,7 @@ GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
 # steepness rises by 3 at most; chosen by `python -m benchmarks.measure.endtoend single`.
 SINGLE_FACTOR, SINGLE_RISE, MAX_STEP = 2, 3.0, 0.1
 # On images, a single tree has four times as many epochs of joint training, in which features are
-# dropped if there are enough epochs.
+# dropped if there are enough epochs; the same command shows what both gain.
 IMAGE_FACTOR, IMAGE_DROPOUT, MIN_DROPOUT_EPOCHS = 4, 0.25, 32
 TREE_ROWS = 50_000  # n_estimators="auto": number of trees times rows
 CACHED = 2**18  # numbers of a batch, which is read twice

@@ -44,7 +44,7 @@ feature_dropout : "auto" or float
     for each row and epoch, so splits rely on many features, and need more epochs. Leaves with
     ``leaves="counts"`` are computed from the rows as they are. "auto": 0.25 for a single tree on
     images, which are grids with at least two axes longer than 4, if joint training has at least 32
-    epochs; else 0.
+    epochs; else 0. The paper drops none.
 """
 
 

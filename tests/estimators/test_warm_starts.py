@@ -142,14 +142,13 @@ def test_refined_trees_may_have_seen_rows_that_they_did_not_draw():
 
 
 def test_quantiles_are_calibrated_by_bags_that_did_not_see_the_rows(monkeypatch):
-    counts, found = [], hinge.calibrated_baseline
-    monkeypatch.setattr(
-        hinge,
-        "calibrated_baseline",
-        lambda forest, *given: (counts.append(len(forest.bag_start) - 1), found(forest, *given))[
-            1
-        ],
-    )
+    counts, calibrated_baseline = [], hinge.calibrated_baseline
+
+    def counted(forest, *given):
+        counts.append(len(forest.bag_start) - 1)
+        return calibrated_baseline(forest, *given)
+
+    monkeypatch.setattr(hinge, "calibrated_baseline", counted)
     model = quick_hinge(RandomHingeForestRegressor, n_bags=2, loss="quantile", warm_start=True)
     fitted(model, NOISE[:60])
     fitted(model.set_params(n_bags=3), NOISE[:60])

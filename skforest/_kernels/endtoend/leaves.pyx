@@ -1,4 +1,4 @@
-"""Leaves of a soft tree, and their M-step; see trainer.pyx.
+"""Leaves of a soft tree, their M-step, and the memory of visits; see trainer.pyx.
 
 It sets (Hehn, Kooij and Hamprecht 2020, equations 6 and 13), with responsibilities h_il of leaf l
 for row i of weight w_i,
