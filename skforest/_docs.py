@@ -49,8 +49,9 @@ bootstrap : bool
     True: each tree is trained on a bootstrap sample; rows are drawn with replacement, with
     probabilities proportional to their weights. False: every tree is trained on all rows.
 max_samples : int, float or None
-    Number of rows to draw for each tree; a float is a fraction of the distinct rows. None: as
-    many as there are distinct rows. Only with a bootstrap.
+    Number of rows to draw for each tree; a float is a fraction of the rows. None: as many as there
+    are rows. Equal rows count as one, unless rows repeat by nature or by chance, see "Copies" in
+    the guide to oblique boosting. Only with a bootstrap.
 oob_score : bool
     Whether to compute an out-of-bag score, for which each row is predicted by the trees that did
     not draw it. Only with a bootstrap.

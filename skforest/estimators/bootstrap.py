@@ -46,16 +46,19 @@ class BootstrapMixin:
             self._set_oob(method.sampling, data)
 
     def _set_oob(self, sampling, data):
-        """Predict every row with the members that did not draw it; set the oob attributes."""
+        """Predict every row with the members that did not draw it; set the oob attributes.
+
+        If rows have copies, a member counts with the share of the copies that it did not draw.
+        """
 
         first = vars(self).get("_samples", {}).get("first", 0)
 
-        def did_not_draw(number):
+        def share_left(number):
             if number < first:  # it was trained on other rows, which may be among these
-                return np.zeros(len(data), dtype=bool)
-            return sampling.drawn(data, tree_seed(self._seed, number)) == 0
+                return np.zeros(len(data))
+            return sampling.share_left(data, tree_seed(self._seed, number))
 
-        response, known = self._mean_response(data, did_not_draw)
+        response, known = self._mean_response(data, share_left)
         unit = "bags" if hasattr(self, "n_bags") else "trees"
         if not known.any():
             raise ValueError(

@@ -61,8 +61,8 @@ bootstrap : bool
     True: each bag is trained on a bootstrap sample; rows are drawn with replacement, with
     probabilities proportional to their weights. False: each bag is trained on all rows.
 max_samples : int, float or None
-    Number of rows to draw for each bag; a float is a fraction of the distinct rows. None: as many
-    as there are distinct rows. Only with a bootstrap.
+    Number of rows to draw for each bag; a float is a fraction of the rows. None: as many as there
+    are. Equal rows count as in `ManifoldForestClassifier`. Only with a bootstrap.
 oob_score : bool
     Whether to compute an out-of-bag score, for which each row is predicted by the bags that did
     not draw it. Only with a bootstrap.
@@ -303,7 +303,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
             )
         procedure = self._procedure
         FeatureGrid(self.feature_shape, self.n_features_in_)  # raises if they do not match
-        is_image, n_rows = self.features == "conv", int(np.count_nonzero(data.weight))
+        is_image, n_rows = self.features == "conv", int(data.n_copies()[data.weight > 0].sum())
         fields = self._receptive_fields(data.X.shape[1]) if is_image else None
         values, has_rows = self._resolved_parameters(n_rows), request.validation is not None
         n_directions, draws = int(values["n_directions"]), procedure.early_stopping

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from .._kernels.base.rows import RowOrder, draw_counts
+from .copies import copies_of_rows
 from .matrix import (
     BLOCK,
     BYTE_FEATURES,
@@ -28,11 +29,6 @@ from .matrix import (
 
 # Weights are multiples of a unit if their ratios to the smallest one are such fractions.
 MAX_MULTIPLE, MAX_DENOMINATOR = 2**31, 64
-MAX_COPIES = 100  # parts into which a row is divided at most
-# Rows repeat by chance if so large a share occurs only once, among all rows and among rows with
-# the same target (if there are at least MIN_ALIKE). In a bootstrap sample, the share is 0.58.
-SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
-
 
 TRAINS, IS_LEFT_OUT = 1, 2  # see `TrainingSet.with_folds`
 
@@ -77,8 +73,8 @@ class TrainingSet:
         Weight of each row before class weights and sampling.
     validation : TrainingSet or None
         Further rows for early stopping.
-    is_in_copies : bool
-        Whether copies that may be held out one by one are rows of their own, see `in_copies`.
+    copies_of_part : ndarray or None
+        For rows that are divided into parts, see `in_parts`: the number of copies in each part.
     """
 
     def __init__(self, X, y, weight, feature_map=None):
@@ -109,7 +105,8 @@ class TrainingSet:
         self.target = self.units = None
         self.fold, self.n_folds, self.left_out_weight = None, 0, None
         self.group = self.validation = None
-        self.is_in_copies = False
+        self.copies_of_part = None
+        self._n_copies = {}  # see `n_copies`; shared by instances, as `_whole` is
         self._whole = _Whole(self.X, self.weight)
 
     def __len__(self):
@@ -200,6 +197,11 @@ class TrainingSet:
         return other
 
     @property
+    def is_in_copies(self):
+        """bool: whether copies that may be held out one by one are rows of their own."""
+        return self.copies_of_part is not None
+
+    @property
     def n_groups(self):
         """int: number of groups; without groups, every row is one."""
         return len(self) if self.group is None else len(np.unique(self.group))
@@ -214,7 +216,7 @@ class TrainingSet:
         """Return some of the rows."""
         other = copy(self)
         other.X, other.y, other.weight = self.X[rows], self.y[rows], self.weight[rows]
-        for name in ("count", "target", "fold", "left_out_weight", "group"):
+        for name in ("count", "target", "fold", "left_out_weight", "group", "copies_of_part"):
             values = getattr(self, name)
             setattr(other, name, None if values is None else values[rows])
         return other
@@ -239,6 +241,8 @@ class TrainingSet:
             setattr(whole, name, np.concatenate(both))
         whole.weight = np.concatenate([self.weight, np.zeros(len(further))])
         whole.left_out_weight = np.concatenate([np.zeros(len(self)), further.weight])
+        if self.is_in_copies:
+            whole.copies_of_part = np.concatenate([self.copies_of_part, further.n_copies()])
         whole.group = whole.validation = None  # no other rows are held out
         return whole
 
@@ -272,18 +276,9 @@ class TrainingSet:
     def in_copies(self, also_repeated=True):
         """Return the set in which copies of a row may be held out one by one, and their rows.
 
-        A row is divided into its copies, at most `MAX_COPIES`, in two cases:
-
-        - Rows of equal X have different targets, as in tables of a few categories. If one of them
-          is held out, only other targets are left, and training on them would increase its loss.
-          The number of copies is `count`; if counts are not whole, see `rescale_weights`, a copy
-          is their mean over the samples.
-        - With `also_repeated`, rows repeat, and new rows will repeat them as often, see
-          `_repeated`.
-
-        Copies are not divided again.
+        The numbers of copies are those of `copies_of_rows`. Copies are not divided again.
         """
-        n_copies = self._n_copies(also_repeated)
+        n_copies = 1 if self.is_in_copies else self.n_copies(also_repeated)
         rows = np.repeat(np.arange(len(self)), n_copies)
         return self.in_parts(rows, (self.weight / n_copies)[rows]), rows
 
@@ -293,50 +288,31 @@ class TrainingSet:
         other = whole.sample(weight)
         share = np.divide(weight, whole.weight, out=np.ones(len(rows)), where=whole.weight > 0)
         other.count = whole.count * share
-        other.is_in_copies = True
+        n_copies = np.rint(self.n_copies()[rows] * share)
+        other.copies_of_part = np.maximum(n_copies, 1).astype(np.int64)
         return other
 
-    def _n_copies(self, also_repeated):
-        """Return the number of rows that each row becomes in `in_copies`."""
-        rows = np.arange(len(self))
+    def n_copies(self, also_repeated=True):
+        """Return the number of rows for which each row stands, see `copies_of_rows`; int64."""
         if self.is_in_copies:
-            return np.ones_like(rows)
-        unit = 1.0
-        if (self.count != np.rint(self.count)).any():
-            unit = self.count.sum() / np.count_nonzero(self.row_of_sample >= 0)
-        n_copies = np.clip(np.rint(self.count / unit), 1, MAX_COPIES).astype(np.int64)
-        n_repeated = self._repeated() if also_repeated else np.ones_like(n_copies)
-        if (n_copies == 1).all() and (n_repeated == 1).all():
-            return n_copies
-        targets = np.zeros((len(self), 1))
-        order = (SparseRowOrder if sparse.issparse(self.X) else RowOrder)(self.X, targets)
+            return self.copies_of_part
+        known, arrays = self._n_copies.get(also_repeated), (self.X, self.y, self.count)
+        if known is None or any(a is not b for a, b in zip(known[0], arrays)):
+            known = self._n_copies[also_repeated] = arrays, copies_of_rows(self, also_repeated)
+        return known[1]
+
+    def same_features(self):
+        """Return a number for each row, int, which rows of equal X share."""
+        rows = np.arange(len(self))
+        order = (SparseRowOrder if sparse.issparse(self.X) else RowOrder)(
+            self.X, np.zeros((len(self), 1))
+        )
         hashes = order.hashes(rows)
-        by_hash = np.argsort(hashes, kind="stable")
-        sorted_rows = rows[by_hash]
+        sorted_rows = rows[by_hash := np.argsort(hashes, kind="stable")]
         is_first = order.sort_equal_hashes(sorted_rows, hashes[by_hash])
-        number = np.cumsum(is_first) - 1  # of the row of X
-        has_others = np.empty(len(self), dtype=bool)
-        has_others[sorted_rows] = np.bincount(number)[number] > 1
-        return np.where(has_others, n_copies, n_repeated)
-
-    def _repeated(self):
-        """Return the number of copies of each row if rows repeat as in a random sample, else 1.
-
-        Weights must be multiples of the smallest one, which most rows have. Otherwise they say how
-        much rows matter, and held-out copies would occur in the training rows, unlike new rows.
-        Rows of a class that was given a weight, or was drawn more often, are not repeated either.
-        """
-        one = np.ones(len(self), dtype=np.int64)
-        n_copies = self.count / self.count.min()
-        is_single = n_copies == 1
-        is_whole = (n_copies == np.rint(n_copies)).all() and n_copies.max() < 2**31
-        if is_single.all() or is_single.mean() < SINGLE_SHARE or not is_whole:
-            return one
-        _, alike, n_alike = np.unique(self.y[:, 0], return_inverse=True, return_counts=True)
-        alike = np.where(n_alike[alike] < MIN_ALIKE, len(n_alike), alike)
-        share = np.bincount(alike, is_single) / np.maximum(np.bincount(alike), 1)
-        is_repeated = share[alike] >= SINGLE_SHARE
-        return np.where(is_repeated, np.minimum(n_copies, MAX_COPIES), one).astype(np.int64)
+        number = np.empty(len(self), dtype=np.int64)
+        number[sorted_rows] = np.cumsum(is_first) - 1
+        return number
 
     # ---------------------------------------------------------------------------------- statistics
 

@@ -147,14 +147,13 @@ def known_rounds(estimator_seed, bags, recorded, n_rounds):
     }
 
 
-def in_training_copies(data, settings):
+def in_training_copies(data):
     """Return the rows that bags draw from and hold out, with copies as rows of their own.
 
-    If all copies of a frequent row were held out together, samples would be biased.
+    If all copies of a frequent row were held out together, samples would be biased. Without
+    samples, a frequent row would be most of a small leaf, whose quantiles are of few rows then.
     """
-    if data.fold is None and (settings.holds_out_rows or settings.subsample < 1):
-        data, _ = data.in_copies()
-    return data
+    return data.in_copies()[0] if data.fold is None else data
 
 
 class BoostingMethod(Method):
@@ -190,7 +189,7 @@ class BoostingMethod(Method):
     def prepared(self, data, members, request):
         """Bin the rows once, and assign folds, so that each of several bags leaves out another."""
         settings = self.settings
-        data = in_training_copies(data, settings)
+        data = in_training_copies(data)
         if data.fold is None and settings.n_folds > 1 and len(data) > 1:
             n_folds = min(settings.n_folds, len(data), data.n_groups)
             fold = balanced_folds(data.y[:, 0], n_folds, self.seed, data.group)

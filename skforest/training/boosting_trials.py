@@ -44,7 +44,7 @@ def with_best_linear(data, settings, seed, limit, tries_leaves, tries_start):
 
     A setting that is not tried stays unchanged.
     """
-    n_rows, n_features = len(in_training_copies(data, settings)), data.X.shape[1]
+    n_rows, n_features = len(in_training_copies(data)), data.X.shape[1]
     tries_start &= n_features <= MAX_START_FEATURES
     if n_rows < MIN_LINEAR_ROWS or not (tries_leaves or tries_start):
         return settings

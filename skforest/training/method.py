@@ -106,7 +106,17 @@ class Sampling:
         """Return the weights of the rows that a member draws, before they are balanced."""
         if not self.bootstrap:
             return data.weight
-        return data.bootstrap(seed, resolve_max_samples(self.max_samples, len(data)))
+        n_rows = int(data.n_copies().sum())
+        return data.bootstrap(seed, resolve_max_samples(self.max_samples, n_rows))
+
+    def share_left(self, data, seed):
+        """Return the share of the copies of each row that a member does not draw, (n_rows,).
+
+        It is 0 or 1 for a single row. If c copies are drawn k times in all, a copy is left out
+        with probability (1 - 1 / c)^k.
+        """
+        n_copies, n_drawn = data.n_copies(), self.drawn(data, seed)
+        return np.power(1 - 1 / n_copies, n_drawn)
 
     def sample(self, data, seed):
         """Return the sample of a member as a TrainingSet; rows not drawn have weight 0."""
@@ -293,17 +303,19 @@ def first_members(forest, n):
 def mean_response(forest, data, is_predicted, others=()):
     """Return the mean response of each row over the members that predict it, and their number.
 
-    ``is_predicted(number)`` is a mask of the rows that a member predicts. NaN if there is none.
+    ``is_predicted(number)`` is a mask of the rows that a member predicts, or the share with which
+    each counts. NaN if there is none.
     Members whose number is in the dict `others` are replaced by those Forests.
     """
     total = np.zeros((len(data), forest.n_outputs))
     n_predicting, ends = np.zeros(len(data)), []
     for number in range(n_members(forest)):
-        mask = is_predicted(number)
+        share = is_predicted(number)
+        mask = share > 0
         member = others[number] if number in others else member_of(forest, number)
         found = responses(member, data.X[mask])
-        total[mask] += found
-        n_predicting += mask
+        total[mask] += share[mask, None] * found
+        n_predicting += share
         ends += [found.min(axis=0), found.max(axis=0)] if mask.any() else []
     with np.errstate(invalid="ignore"):
         mean = total / n_predicting[:, None]
@@ -344,6 +356,6 @@ def resolve_max_samples(max_samples, n_rows):
         return n_rows
     if isinstance(max_samples, Integral):
         if max_samples > n_rows:
-            raise ValueError(f"max_samples={max_samples} is more than the {n_rows} distinct rows")
+            raise ValueError(f"max_samples={max_samples} is more than the {n_rows} rows to draw")
         return int(max_samples)
     return max(1, round(max_samples * n_rows))

@@ -172,7 +172,7 @@ def _small_trees(data, seed, n_trees, sampler, n_candidates, min_leaf, first_see
     limits = GrowthLimits(MAX_DEPTH, 2 * min_leaf, 0.0)
     for tree in range(n_trees):
         own_seed = tree_seed(seed, first_seed + tree)
-        sample = data.sample(data.bootstrap(own_seed, min(len(data), MAX_DRAWS)))
+        sample = data.sample(data.bootstrap(own_seed, min(int(data.n_copies().sum()), MAX_DRAWS)))
         splitter, options = search_splitter(
             criterion="gini" if data.is_classification else "squared_error",
             sampler=sampler(),

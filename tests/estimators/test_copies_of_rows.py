@@ -4,19 +4,22 @@ import numpy as np
 import pytest
 from makers import response, task
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_matrix
 from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier
+from sklearn.metrics import log_loss, mean_pinball_loss
 from sklearn.tree import DecisionTreeClassifier
 
 import skforest
 from skforest import BlendedForestClassifier, ManifoldForestClassifier, ManifoldForestRegressor
+from skforest.table.copies import MAX_COPIES
 from skforest.table.training_set import (
-    MAX_COPIES,
     TrainingSet,
     check_sample_weight,
     rescale_weights,
 )
 from skforest.training.early_stopping import validation_mask
+from skforest.training.method import Sampling
 
 
 @pytest.mark.parametrize(
@@ -84,10 +87,14 @@ def test_one_weight_for_all_rows():
 
 
 def test_copies_of_rows_with_several_targets():
-    X = np.array([[0], [0], [0], [1], [1], [2], [2]], dtype=np.uint8)
+    X = np.array([[0], [0], [0], [1], [1], [2], [2]], dtype=np.float32)
     y = np.array([0, 0, 1, 0, 0, 1, 0])[:, None].astype(float)
+    # Further rows, of one target and one copy, carry nearly all of the weight.
+    X = np.concatenate([X, np.arange(3, 1503, dtype=np.float32)[:, None]])
+    y = np.concatenate([y, np.zeros((1500, 1))])
+    further = np.repeat(5.0, 1500)
     for unit in (1, 0.1):
-        data = TrainingSet(X, y, unit * np.array([1, 2, 1, 1, 1, 1, 300.0]))
+        data = TrainingSet(X, y, unit * np.array([1, 2, 1, 1, 1, 1, 300.0, *further]))
         copies, row = data.in_copies()
         assert_array_equal(copies.y[:, 0], data.y[row, 0])
         assert_array_equal(copies.X, data.X[row])
@@ -99,7 +106,7 @@ def test_copies_of_rows_with_several_targets():
         assert_allclose(weighted.weight, 2 * copies.weight * (1 + 1.5 * copies.y[:, 0]))
         assert {(*x, *t): n for x, t, n in zip(data.X, data.y, np.bincount(row))} == {
             (0, 0): 3, (0, 1): 1, (1, 0): 1, (2, 0): MAX_COPIES, (2, 1): 1,
-        }  # fmt: skip
+        } | {(x, 0): 1 for x in range(3, 1503)}  # fmt: skip
     unique, row = TrainingSet(X[:3], y[:3] * 0, np.ones(3)).in_copies()
     assert len(unique) == len(row) == 1
 
@@ -140,6 +147,156 @@ def test_copies_of_rows_that_repeat(unit):
     ):
         used = weight > 0
         assert (numbers(weight)[: used.sum()] == 1).all()
+
+
+def test_copies_of_rows_of_few_categories():
+    """If new rows are like them by nature, those of a single target have copies, too."""
+    rng = np.random.default_rng(0)
+    cells = rng.integers(0, 3, size=(2000, 4)).astype(np.float32)
+    once, count = np.unique(cells, axis=0, return_counts=True)
+    target = rng.integers(0, 2, size=(len(once), 1)).astype(float)
+
+    def numbers(X, y, weight):
+        data = TrainingSet(X, y, weight)
+        n_copies, is_sparse = data.n_copies(), TrainingSet(csr_matrix(X), y, weight).n_copies()
+        assert_array_equal(np.sort(n_copies), np.sort(is_sparse))
+        return dict(zip(map(tuple, np.hstack([data.X, data.y])), n_copies))
+
+    rows = np.hstack([once, target])
+    expected = dict(zip(map(tuple, rows), count))
+    assert numbers(once, target, count * 1.0) == expected
+    # Each row is one if the columns have more values, as in a table of numbers with weights.
+    noise = np.arange(len(once), dtype=np.float32)[:, None]
+    assert set(numbers(np.hstack([once, noise]), target, np.minimum(count, 9.0)).values()) == {1}
+    # In a bootstrap sample of distinct rows, too.
+    drawn = rng.multinomial(len(once), np.full(len(once), 1 / len(once))).astype(float)
+    assert set(numbers(once, target, drawn).values()) == {1}
+    # Some rows with several targets tell that all rows repeat, whatever values they have.
+    X, y = np.arange(100, dtype=np.float32)[:, None], np.zeros((100, 1))
+    for n_others, has_copies in ((3, False), (12, True)):
+        both = np.concatenate([X, X[:n_others]]), np.concatenate([y, y[:n_others] + 1])
+        found = numbers(*both, np.concatenate([np.full(100, 3.0), np.ones(n_others)]))
+        assert found[99, 0] == (3 if has_copies else 1)
+
+
+OF_CELLS = [
+    skforest.ObliqueBoostingClassifier(random_state=0),
+    skforest.RandomHingeForestClassifier(random_state=0),
+    ManifoldForestClassifier(50, oob_score=True, random_state=0),
+    skforest.CO2ForestClassifier(10, bootstrap=True, oob_score=True, random_state=0),
+    BlendedForestClassifier(
+        [skforest.ObliqueBoostingClassifier(), ManifoldForestClassifier(50)],
+        oob_score=True,
+        random_state=0,
+    ),
+]
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("noise", [0, 0.1, 1])
+@pytest.mark.parametrize("estimator", OF_CELLS, ids=lambda estimator: type(estimator).__name__)
+def test_cells_with_one_label_are_held_out_in_copies(estimator, noise, monkeypatch):
+    """Otherwise, nothing like a held-out row would be among those that are trained on."""
+    monkeypatch.setattr("skforest.training.trials.IMPORTANCE_TREES", 50)  # as for users
+    rng = np.random.default_rng(0)
+    kinds = rng.random((3, 3, 3, 4))
+    truth = np.where(kinds < noise, 0.3, kinds > (1 + noise) / 2)
+
+    def rows(n):
+        X = np.stack([rng.integers(0, k, size=n) for k in truth.shape], axis=1)
+        return X.astype(float), (rng.random(n) < truth[tuple(X.T)]).astype(int)
+
+    (X, y), (X_new, y_new) = rows(3000), rows(3000)
+    model = estimator.fit(X, y)
+    expected = log_loss(y_new, truth[tuple(X_new.astype(int).T)])
+    assert log_loss(y_new, model.predict_proba(X_new)) < expected + 0.03
+    if hasattr(model, "oob_score_"):
+        assert model.oob_score_ == pytest.approx(model.score(X_new, y_new), abs=0.03)
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ManifoldForestClassifier(50, oob_score=True, random_state=0),
+        skforest.CO2ForestClassifier(10, bootstrap=True, oob_score=True, random_state=0),
+        skforest.RandomHingeForestClassifier(bootstrap=True, oob_score=True, random_state=0),
+        skforest.E2EDecisionForest(5, bootstrap=True, oob_score=True, random_state=0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_out_of_bag_scores_where_rows_repeat(estimator):
+    """A row is not only predicted by the trees that drew none of its copies, but other labels."""
+    rng = np.random.default_rng(1)
+    truth = rng.choice([0.1, 0.9], size=(4, 4, 4))
+    X = rng.integers(0, 4, size=(1200, 3))
+    y = (rng.random(1200) < truth[tuple(X.T)]).astype(int)
+    model = estimator.fit(X[:600], y[:600])
+    assert model.oob_score_ == pytest.approx(model.score(X[600:], y[600:]), abs=0.05)
+    covered = model.predict_set(X[600:])[np.arange(600), y[600:]].mean()
+    assert 0.85 < covered < 0.95
+
+
+def test_shares_of_copies_that_are_not_drawn():
+    X = np.repeat(np.arange(2, dtype=np.float32), 3)[:, None]
+    y = np.array([0, 0, 1, 0, 1, 1])[:, None].astype(float)
+    data, sampling = TrainingSet(X, y, np.ones(6)), Sampling(bootstrap=True)
+    drawn = sampling.drawn(data, 5)
+    assert drawn.sum() == data.n_copies().sum() == 6
+    expected = np.where(data.count == 1, drawn == 0, 0.5**drawn)
+    assert_array_equal(sampling.share_left(data, 5), expected)
+
+
+def test_bootstrap_samples_draw_copies():
+    """Four distinct rows are not enough to see the rarest one."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((5000, 1)) < 0.02).astype(float)
+    y = (rng.random(5000) < np.where(X[:, 0], 0.9, 0.1)).astype(int)
+    model = ManifoldForestClassifier(30, random_state=0)
+    found = model.fit(X, y).predict_proba([[0.0], [1.0]])[:, 1]
+    assert_allclose(found, [y[X[:, 0] == value].mean() for value in (0, 1)], atol=0.05)
+    # In the folds of a blend, copies of a row that are in one fold are a row.
+    blend = BlendedForestClassifier([model], random_state=0)
+    samples = blend._read_samples(X, y, np.ones(5000), None)
+    (member,) = blend._new_members(np.random.RandomState(0))
+    member.begin(samples)
+    of_folds = np.bincount(member.row, member.in_folds.n_copies())
+    assert len(member.row) > len(of_folds) == len(member.data) == 4
+    assert_array_equal(of_folds, member.data.n_copies())
+
+
+QUANTILE = {"loss": "quantile", "quantile": 0.95, "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    "estimator, given",
+    [
+        (skforest.ObliqueBoostingRegressor(100, **QUANTILE), False),
+        (skforest.ObliqueBoostingRegressor(100, **QUANTILE), True),
+        (
+            skforest.ObliqueBoostingRegressor(
+                100, early_stopping=False, subsample=1.0, **QUANTILE
+            ),
+            False,
+        ),
+        (skforest.RandomHingeForestRegressor(n_bags=2, max_iter=500, **QUANTILE), False),
+        (skforest.RandomHingeForestRegressor(n_bags=2, max_iter=500, **QUANTILE), True),
+    ],
+    ids=["boosting", "boosting, X_val", "boosting, all rows", "hinge", "hinge, X_val"],
+)
+def test_quantiles_where_rows_repeat(estimator, given):
+    """Levels are those of all copies, also among `X_val` and in samples of all rows."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(8000, 1)).astype(float)
+    y = rng.poisson(np.exp(X[:, 0] - 1)).astype(float)
+    validation = {"X_val": X[2000:4000], "y_val": y[2000:4000]} if given else {}
+    predicted = estimator.fit(X[:2000], y[:2000], **validation).predict(X[4000:])
+    best = np.array([np.quantile(y[X[:, 0] == cell], 0.95) for cell in range(4)])
+    loss, least = (
+        mean_pinball_loss(y[4000:], each, alpha=0.95)
+        for each in (predicted, best[X[4000:, 0].astype(int)])
+    )
+    assert loss < 1.25 * least
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -302,7 +459,7 @@ def test_all_rows_may_be_drawn():
     ]
     for other in models[1:]:
         assert_array_equal(models[0].predict(X), other.predict(X))
-    with pytest.raises(ValueError, match="max_samples=21 is more than the 20 distinct rows"):
+    with pytest.raises(ValueError, match="max_samples=21 is more than the 20 rows to draw"):
         models[0].set_params(max_samples=21).fit(X, y)
 
 

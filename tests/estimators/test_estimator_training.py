@@ -47,7 +47,7 @@ def drawn(model, X, y, weight=None):
     rows = TrainingSet(table, np.float64(codes).reshape(len(X), -1), weight)
     n_trees = len(model.forest_)
     seeds = [tree_seed(model._seed, tree) for tree in range(n_trees)]
-    return rows, [rows.bootstrap(seed, len(rows)) for seed in seeds]
+    return rows, [rows.bootstrap(seed, rows.n_copies().sum()) for seed in seeds]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -65,7 +65,7 @@ def test_oob_score_by_hand(estimator, weighted):
     rows, counts = drawn(estimator, X, y, weight)
     total, n_trees = 0.0, 0
     for tree, count in zip(estimator.forest_, counts):
-        out = (count == 0)[:, None]
+        out = ((1 - 1 / rows.n_copies()) ** count)[:, None]
         of_samples = tree.response(X)
         sample = [np.flatnonzero(rows.row_of_sample == row)[0] for row in range(len(rows))]
         total = total + of_samples[sample] * out

@@ -488,8 +488,12 @@ def test_calibration_does_not_depend_on_how_bags_come():
 def test_weighted_quantiles(quantile):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(30, 2))
-    found = weighted_quantile(values, np.full(30, 4.0), quantile)
+    found = weighted_quantile(values, np.full(30, 0.3), quantile)
     np.testing.assert_allclose(found, np.quantile(values, quantile, axis=0, method="weibull"))
+    copies = rng.integers(0, 5, 30)
+    found = weighted_quantile(values, copies.astype(float), quantile)
+    expected = np.quantile(np.repeat(values, copies, axis=0), quantile, axis=0, method="weibull")
+    np.testing.assert_allclose(found, expected)
     weight = np.repeat([0.0, 2.0], 15)
     found = weighted_quantile(values, weight, quantile)
     np.testing.assert_allclose(found, weighted_quantile(values[15:], weight[15:], quantile))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .scales import weighted_quantile
+from .scales import are_copies, weighted_quantile
 
 FAR = 3.0  # limit of leaf values, in sizes of residuals, see `QuantileLeaves`
 
@@ -37,7 +37,8 @@ class QuantileLeaves:
         # Take the smallest value between the quantile and the quantile two rows nearer to the
         # median, so that one or two outliers do not determine the value of a small leaf.
         level = np.asarray(self.level)
-        nearer = np.maximum(np.abs(level - 0.5) - 2 * weight.max() / weight.sum(), 0.0)
+        row = 1.0 if are_copies(weight) else weight.max()
+        nearer = np.maximum(np.abs(level - 0.5) - 2 * row / weight.sum(), 0.0)
         levels = level, 0.5 + np.sign(level - 0.5) * nearer
         found = [weighted_quantile(residual, weight, one) for one in levels]
         value = np.clip(0.0, np.minimum(*found), np.maximum(*found))

@@ -227,17 +227,29 @@ def weighted_quantile(values, weight, quantile):
     """Return quantiles of the columns of a matrix, interpolated between its rows.
 
     `quantile` is a number, or an array with one for each column. A row in sorted position k of n
-    has the level k / (n + 1), so the next draw lies below it with this probability; if weights
-    differ, n is the effective number of rows.
+    has the level k / (n + 1), so the next draw lies below it with this probability. Weights that
+    are whole numbers are numbers of rows; if others differ, n is the effective number of rows.
     """
     present = weight > 0
-    values, weight = values[present], weight[present] / weight.sum()
+    values, weight = values[present], weight[present]
     order = np.argsort(values, axis=0, kind="stable")
-    # The sum of squares is 1 / n for equal weights.
-    level = np.cumsum(weight[order], axis=0) / (1 + weight @ weight)
     values = np.take_along_axis(values, order, axis=0)
+    if are_copies(weight):  # each row has the levels of its first and of its last copy
+        last = np.cumsum(weight[order], axis=0)
+        first = last - weight[order] + 1
+        level = np.stack([first, last], axis=1).reshape(-1, values.shape[1]) / (1 + weight.sum())
+        values = np.repeat(values, 2, axis=0)
+    else:
+        weight = weight / weight.sum()
+        # The sum of squares is 1 / n for equal weights.
+        level = np.cumsum(weight[order], axis=0) / (1 + weight @ weight)
     quantile = np.broadcast_to(quantile, values.shape[1])
     return np.array([np.interp(q, *pair) for q, *pair in zip(quantile, level.T, values.T)])
+
+
+def are_copies(weight):
+    """Return whether positive weights are numbers of rows: whole numbers that are not all 1."""
+    return weight.max(initial=1.0) > 1 and bool((weight == np.rint(weight)).all())
 
 
 def log_ratio(y, predicted, weight):
