@@ -304,7 +304,10 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
         procedure = self._procedure
         FeatureGrid(self.feature_shape, self.n_features_in_)  # raises if they do not match
         is_image, n_rows = self.features == "conv", int(data.n_copies()[data.weight > 0].sum())
-        fields = self._receptive_fields(data.X.shape[1]) if is_image else None
+        fields = None
+        if is_image:
+            grid = FeatureGrid.of_images(self.feature_shape, data.X.shape[1])
+            fields = grid.kernel_fields(procedure.kernel_size, procedure.stride)
         values, has_rows = self._resolved_parameters(n_rows), request.validation is not None
         n_directions, draws = int(values["n_directions"]), procedure.early_stopping
         return HingeSettings(
@@ -354,21 +357,6 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
         values = {name: getattr(self, name) for name in auto}
         auto |= {name: value for name, value in values.items() if not isinstance(value, str)}
         return auto | {"batch_size": batch_size}
-
-    def _receptive_fields(self, n_features):
-        """Pixels under a kernel at each of its positions; ValueError if it has none."""
-        if self.feature_shape is None:
-            raise ValueError("features='conv' needs feature_shape, such as (28, 28)")
-        grid = FeatureGrid(self.feature_shape, n_features)
-        if len(grid.shape) not in (2, 3):
-            raise ValueError(
-                f"feature_shape={self.feature_shape!r} must be (height, width) or (height, width, "
-                "channels) for features='conv'"
-            )
-        size = self._procedure.kernel_size
-        if size > min(grid.shape[:2]):
-            raise ValueError(f"kernel_size={size} is larger than feature_shape={grid.shape}")
-        return grid.receptive_fields((size, size), self._procedure.stride)
 
     def _resolved(self, settings):
         return {

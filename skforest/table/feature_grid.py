@@ -90,6 +90,25 @@ class FeatureGrid:
         n_places = math.prod(windows.shape[: len(size)])
         return np.ascontiguousarray(windows.reshape(n_places, -1))
 
+    @classmethod
+    def of_images(cls, shape, n_features):
+        """Return the grid of images for convolutions; ValueError for other shapes."""
+        if shape is None:
+            raise ValueError("features='conv' needs feature_shape, such as (28, 28)")
+        grid = cls(shape, n_features)
+        if len(grid.shape) not in (2, 3):
+            raise ValueError(
+                f"feature_shape={shape!r} must be (height, width) or (height, width, channels) "
+                "for features='conv'"
+            )
+        return grid
+
+    def kernel_fields(self, size, stride):
+        """Return the `receptive_fields` of a square kernel; ValueError if it has no place."""
+        if size > min(self.shape[:2]):
+            raise ValueError(f"kernel_size={size} is larger than feature_shape={self.shape}")
+        return self.receptive_fields((size, size), stride)
+
     def edges(self):
         """Return the pairs of neighbours along any axis: int32 of shape (n_edges, 2)."""
         number = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)

@@ -18,7 +18,8 @@ from .._kernels.base.rows import random_stream
 # all other rows.
 MIN_PROBABILITY = 1e-3
 TINY = 1e-12
-LARGEST_LOG_TEMPERATURE = 2.0
+LARGEST_LOG_TEMPERATURE = 2.0  # of a blend
+LARGEST_LOG_TEMPERATURE_OF_BAG, N_TEMPERATURES = 6.0, 25  # of a hinge forest
 N_SAMPLES = 20  # bootstrap samples of the rows
 N_SAMPLES_OF_FOLD = 5  # likewise, where weights are only found to measure the score of a blend
 MAX_DRAWN = 400_000  # rows in all samples: with many rows, fewer samples suffice
@@ -308,11 +309,14 @@ def _select(scores_of, may_use, n_rounds, costs=None, budget=np.inf):
 # ------------------------------------------------------------------------------------ temperature
 
 
-def sharpened(probability, temperature):
-    """Return probabilities to the power of 1 / temperature, divided by their sum."""
+def sharpened(probability, temperature, least=TINY):
+    """Return probabilities to the power of 1 / temperature, divided by their sum.
+
+    They are at least `least` before.
+    """
     if temperature == 1:
         return probability
-    raw = np.log(np.maximum(probability, TINY)) / temperature
+    raw = np.log(np.maximum(probability, least)) / temperature
     raw = np.exp(raw - raw.max(axis=1, keepdims=True))
     return raw / raw.sum(axis=1, keepdims=True)
 
@@ -347,8 +351,8 @@ def _temperature_search(probability, codes, weight, may_flatten):
     share = 1 / (len(codes) + 2)
 
     def loss(log_temperature, rows):
-        parts = probability[rows], codes[rows], weight[rows]
-        return _log_loss(log_temperature, *parts, share, TINY)
+        flat = sharpened(probability[rows], np.exp(log_temperature))
+        return _log_loss(flat, codes[rows], weight[rows], share, TINY)
 
     def best(rows):
         return minimize_scalar(loss, bounds=bounds, args=(rows,), method="bounded").x
@@ -362,19 +366,24 @@ def flattening_temperature(probability, codes, weight):
     If a model predicts all of a few rows correctly, the labels alone do not limit its confidence.
     Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
     """
-    parts = probability, codes, weight, 1 / (len(codes) + 2)
-    found = minimize_scalar(
-        _log_loss, bounds=(0, LARGEST_LOG_TEMPERATURE), args=parts, method="bounded"
-    )
-    return float(np.exp(found.x))
+    share = 1 / (len(codes) + 2)
+
+    def loss(log_temperature):
+        flat = sharpened(probability, np.exp(log_temperature), np.finfo(float).tiny)
+        return _log_loss(flat, codes, weight, share, MIN_PROBABILITY)
+
+    # The loss is flat where all labels are nearly sure: first, find a range with the minimum.
+    grid = np.linspace(0, LARGEST_LOG_TEMPERATURE_OF_BAG, N_TEMPERATURES)
+    best = int(np.argmin([loss(one) for one in grid]))
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
 
 
-def _log_loss(log_temperature, probability, codes, weight, share, least=MIN_PROBABILITY):
-    """Return the log loss at a temperature, with `share` of each label on the other classes.
+def _log_loss(probability, codes, weight, share, least):
+    """Return the log loss with `share` of each label on the other classes.
 
     Probabilities of the other classes are at least `least`.
     """
-    probability = sharpened(probability, np.exp(log_temperature))
     own = _log(np.take_along_axis(probability, codes[:, None], axis=1)[:, 0])
     others = np.log(np.maximum(probability, least))
     others = others.sum(axis=1) - np.take_along_axis(others, codes[:, None], axis=1)[:, 0]

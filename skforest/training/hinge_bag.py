@@ -323,7 +323,12 @@ class HingeTraining:
     def arrays(self, unit):
         """Return arrays of a `Forest` of complete trees, with responses times `unit`."""
         packer = HingePacker(self.trainer, self.settings, self.source, self.loss.n_outputs)
-        return packer.arrays(self.table, self.weight, unit)
+        with np.errstate(all="ignore"):
+            arrays = packer.arrays(self.table, self.weight, unit)
+        if not all(np.isfinite(arrays[name]).all() for name in ("threshold", "value")):
+            self.best = None  # the smallest loss was finite, but not the model in its units
+            self._fail()
+        return arrays
 
     def compacted(self, forest, keep_all=False):
         """Remove the subtrees that no training row reaches from the forest of these arrays.

@@ -89,12 +89,11 @@ def test_convolutions_see_images_wherever_a_thing_is():
 
 
 def test_kernels_are_compared_with_the_sides_and_not_the_channels():
-    model = changed(quick(RandomHingeForestClassifier), feature_shape=(5, 4, 2), stride=1)
+    grid = FeatureGrid.of_images((5, 4, 2), 40)
     for size, n_places in ((1, 20), (3, 6), (4, 2)):
-        fields = changed(model, kernel_size=size)._receptive_fields(40)
-        assert fields.shape == (n_places, 2 * size**2)
+        assert grid.kernel_fields(size, 1).shape == (n_places, 2 * size**2)
     with pytest.raises(ValueError, match="kernel_size=5 is larger"):
-        changed(model, kernel_size=5)._receptive_fields(40)
+        grid.kernel_fields(5, 1)
 
 
 @BOTH
@@ -274,12 +273,15 @@ def test_the_list_of_the_parameters_of_the_procedure_is_complete():
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_an_infinite_loss_is_reported_and_never_returned(early_stopping):
+@pytest.mark.parametrize("n_directions", [50, 100])
+def test_an_infinite_loss_is_reported_and_never_returned(n_directions, early_stopping):
+    """Also if the best loss was finite, but not the thresholds in the units of X."""
     X, y = rows_of(RandomHingeForestRegressor)
     model = quick(
         RandomHingeForestRegressor,
         optimizer="sgd",
         learning_rate=1e4,
+        n_directions=n_directions,
         early_stopping=early_stopping,
     )
     with pytest.raises(ValueError, match=r"infinite.*learning_rate=1e\+04"):
