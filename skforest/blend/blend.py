@@ -26,7 +26,7 @@ from ..estimators.targets import ForestClassifierMixin, ForestRegressorMixin
 from ..estimators.unwrap import members_of
 from ..estimators.validation import TableEstimator, check_continues, store_parameters
 from ..table.feature_map import FeatureMap
-from ..table.frames import as_frame
+from ..table.frames import as_array, as_frame
 from ..table.records import is_records
 from ..table.training_set import TrainingSet, check_groups
 from ..training.blending import blend_weights, find_temperature, unseen_response
@@ -311,7 +311,7 @@ class _Blend(TableEstimator):
         if len(rows) < 2:
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)
-        X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
+        X = as_array(as_frame(X))
         number = None if groups is None else check_groups(groups, len(rows.row_of_sample))
         if validation is not None:
             training = X, decoded, given, number

@@ -9,7 +9,7 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from ..estimators.base import take_rows
 from ..estimators.validation import errors_about
 from ..table.feature_map import FeatureMap
-from ..table.frames import as_frame
+from ..table.frames import as_array, as_frame
 from ..table.training_set import IS_LEFT_OUT, TRAINS, TrainingSet, check_sample_weight
 
 # Members are compared on the rows of as many folds as have this many distinct rows: with more
@@ -239,7 +239,7 @@ def given_samples(blend, validation, training, trained_rows, levels, encoding):
     numbers, _ = FeatureMap.fit(numbers, weight, levels, False).training_inputs(numbers)
     rows = TrainingSet(numbers, target, weight)
     y, classes = blend._decoded(target)
-    X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
+    X = as_array(as_frame(X))
     folds = np.where(rows.row_of_sample >= 0, 0, -1), 1, None, None
     weight = None if sample_weight is None else weight
     samples = BlendedRows(X, y, weight, rows, folds, classes, True, encoding)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..forest.edit import with_prior_ratio
 from ..forest.statistics import with_prior
+from ..table.frames import as_array
 from ..training.blending import sharpened
 from .unwrap import refusal, unwrapped
 
@@ -116,7 +117,7 @@ def predicting(estimator, X, response):
 
     def known(rows):
         if rows is not X:
-            first, other = np.asarray(X), np.asarray(rows)
+            first, other = np.asarray(as_array(X)), np.asarray(as_array(rows))
             is_same = first.shape == other.shape
             if not is_same or not ((first == other) | ((first != first) & (other != other))).all():
                 raise ValueError("scoring must predict all rows of its X, in their order")

@@ -21,6 +21,7 @@ from ..forest.storage import as_levels
 from ..table.feature_map import MISSING
 from ..table.frames import (
     UNKNOWN,
+    as_array,
     as_frame,
     as_numpy_target,
     find_categories,
@@ -156,7 +157,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         feature_shape = getattr(self, "feature_shape", None)
         refuse_masked_rows(X)
         if isinstance(X, list | tuple) and feature_shape is not None:
-            X = np.asarray(X)
+            X = as_array(X)
         shape = getattr(X, "shape", None)
         for size, what in zip(shape or (), ("rows", "columns")):
             if isinstance(size, Integral) and size > MAX_COUNT:

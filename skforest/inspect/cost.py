@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from ..estimators.base import take_rows
 from ..estimators.boosting_base import LARGE, ObliqueBoosting
-from ..table.frames import as_frame
+from ..table.frames import as_array, as_frame
 
 FIRST = 100  # rows of the smallest sample
 GROWTH, LEAST_GROWTH = 8.0, 2.0  # at most, and at least, from a sample to the next
@@ -129,7 +129,7 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     """
     if not isinstance(budget, Real) or not budget > 0:
         raise ValueError(f"budget must be greater than 0 seconds, got {budget!r}")
-    X = X if hasattr(X := as_frame(X), "shape") else np.asarray(X)
+    X = as_array(as_frame(X))
     y = y if hasattr(y, "shape") else np.asarray(y)
     n = X.shape[0]
     if not n or len(y) != n:

@@ -12,7 +12,15 @@ from sklearn.base import is_classifier
 
 from ..estimators.unwrap import unwrapped
 from ..table.dates import dated, days_of
-from ..table.frames import CATEGORY, DATE, as_frame, as_level, read_table, table_of_matrix
+from ..table.frames import (
+    CATEGORY,
+    DATE,
+    as_array,
+    as_frame,
+    as_level,
+    read_table,
+    table_of_matrix,
+)
 from ..table.matrix import usual_range, value_range
 from .comparison import one_column
 from .contents import column_numbers
@@ -340,7 +348,7 @@ class _Rows:
             self._frame = nw.concat([own, frame])
             self._native, self.x = nw.to_native(self._frame), nw.to_native(self._frame[[0]])
             return
-        background, x = np.asarray(background), np.asarray(x)
+        background, x = np.asarray(as_array(background)), np.asarray(as_array(x))
         x = x[None] if x.ndim == 1 else x
         if background.ndim != 2 or x.shape != (1, background.shape[1]):
             raise ValueError(

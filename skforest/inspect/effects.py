@@ -14,7 +14,15 @@ from ..estimators.unwrap import unwrapped
 from ..estimators.validation import draw_seed
 from ..table.dates import DateFeatures, days_of
 from ..table.feature_map import level_text
-from ..table.frames import CATEGORY, DATE, as_frame, is_missing, read_table, table_of_matrix
+from ..table.frames import (
+    CATEGORY,
+    DATE,
+    as_array,
+    as_frame,
+    is_missing,
+    read_table,
+    table_of_matrix,
+)
 from .contents import check_int, column_numbers, output_number
 from .pairs import MAX_POINTS, PairEffect, predicted
 from .picture import COLOURS, panels
@@ -365,8 +373,7 @@ class TableRows:
         self._frame = nw.from_native(X, pass_through=True)
         self.is_named = isinstance(self._frame, nw.DataFrame)
         table = read_table(X)
-        dtype = object if isinstance(X, list | tuple) and table is not None else None
-        self._array = None if self.is_named else np.asarray(X, dtype=dtype)
+        self._array = None if self.is_named else np.asarray(as_array(X))
         shape = (table.n_rows, len(table)) if self.is_named else self._array.shape
         if len(shape) != 2 or not shape[0]:
             raise ValueError(f"X has shape {shape}; (n_samples, n_features) is needed, with rows")

@@ -14,7 +14,7 @@ from ..estimators.prediction import Part, prediction_of
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import draw_seed
 from ..forest.statistics import probabilities
-from ..table.frames import as_frame, mixed_rows, stacked_rows
+from ..table.frames import as_array, as_frame, mixed_rows, stacked_rows
 from ..table.matrix import dense
 from ..training.threads import in_parallel
 from .contents import output_number, value_rows
@@ -206,15 +206,13 @@ def shapley_values(
     whole, estimator = unwrapped(estimator), unwrapped(estimator).estimator
     game = _game(estimator, units)
     k = None if target is None else output_number(estimator, game.n_responses, target)
-    X = as_frame(whole.transform(X))
-    X = X if hasattr(X, "shape") else np.asarray(X)
+    X = as_array(as_frame(whole.transform(X)))
     if background is None:
         order = random_stream(seed, 0).permutation(X.shape[0])
         background = take_rows(X, np.sort(order[:MAX_BACKGROUND]))
     else:
         with _of_background():
-            background = as_frame(whole.transform(background))
-        background = background if hasattr(background, "shape") else np.asarray(background)
+            background = as_array(as_frame(whole.transform(background)))
     parts = game.parts
     for part in parts:
         part.map_rows(X, background)

@@ -9,7 +9,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.unwrap import unwrapped
 from ..table.feature_map import level_text
-from ..table.frames import CATEGORY, as_frame, as_level, is_missing, read_table, table_of_matrix
+from ..table.frames import (
+    CATEGORY,
+    as_array,
+    as_frame,
+    as_level,
+    is_missing,
+    read_table,
+    table_of_matrix,
+)
 from ..table.matrix import dense
 from .comparison import one_column
 from .contents import (
@@ -350,7 +358,7 @@ class _BlendRows:
         self._frame = nw.from_native(self._X, pass_through=True)
         if not isinstance(self._frame, nw.DataFrame):
             self._frame = None
-            self._X = np.asarray(dense(X) if table is None else X)
+            self._X = np.asarray(dense(as_array(self._X)))
             table = table_of_matrix(self._X) if table is None else table
         if len(table) != blend.n_features_in_:
             raise ValueError(f"X has {len(table)} columns, the blend takes {blend.n_features_in_}")

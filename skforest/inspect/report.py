@@ -13,7 +13,7 @@ from .._version import __version__
 from ..estimators.prediction import is_forest, prediction_of
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import numbers_rows, size_text, why_no_category
-from ..table.frames import CATEGORY, DATE, as_frame
+from ..table.frames import CATEGORY, DATE, as_array, as_frame
 from .comparison import (
     METRICS,
     Predicted,
@@ -181,7 +181,7 @@ class _Subject:
         if target is not None and target not in list(getattr(self.model, "classes_", ())):
             raise ValueError(f"target={target!r} is not a label of the estimator")
         if X is not None:
-            X = as_frame(X)
+            X = as_array(as_frame(X))
             X = X.reshape(len(X), -1) if len(getattr(X, "shape", ())) > 2 else X
             self.rows = TableRows(estimator, X)
             self.n_rows = self.rows.table.n_rows

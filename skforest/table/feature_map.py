@@ -14,7 +14,7 @@ levels has only indicators.
 import numpy as np
 from scipy import sparse
 
-from .frames import as_frame, read_table, table_of_matrix
+from .frames import as_array, as_frame, read_table, table_of_matrix
 from .matrix import (
     BLOCK,
     LIMIT,
@@ -489,7 +489,7 @@ class FeatureMap:
         """
         table = read_table(as_frame(X))
         if table is None:
-            given, X = X, np.asarray(X)
+            given, X = X, np.asarray(as_array(X))
             if X.ndim == 0:
                 raise ValueError(
                     f"X is of type {type(given).__name__}; a data frame or an array of shape "

@@ -403,7 +403,10 @@ def read_table(X):
             "your data: pass a data frame or an array of shape (n_samples, n_features)"
         )
     if isinstance(X, list | tuple):
-        X = _as_object_array(X)
+        try:
+            X = as_array(X)
+        except ValueError:  # rows of different lengths
+            return None
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSmM":
         return table_of_matrix(X)
     return None
@@ -414,13 +417,17 @@ def table_of_matrix(X):
     return Table(list(X.T), list(range(X.shape[1])), len(X))
 
 
-def _as_object_array(X):
-    """Convert a list of rows to an array of objects, unless they have only numbers."""
-    try:
-        is_plain = np.asarray(X).dtype.kind in "biuf"
-        return X if is_plain else np.array(X, dtype=object)
-    except ValueError:  # rows of different lengths
+def as_array(X):
+    """Convert a list of rows to an array, of objects unless all entries are numbers.
+
+    Data frames, arrays and whatever else has a shape are returned as they are. TypeError for
+    masked arrays.
+    """
+    refuse_masked_rows(X)
+    if hasattr(X, "shape"):
         return X
+    array = np.asarray(X)  # numbers beside text would become text
+    return array if array.dtype.kind in "biuf" else np.array(X, dtype=object)
 
 
 # ---------------------------------------------------------------------------- finding categories
@@ -553,7 +560,7 @@ def as_rows(X):
     """Rows of a table for `mixed_rows`: a narwhals.DataFrame, or an ndarray with two axes."""
     if nw.dependencies.is_into_dataframe(X):
         return nw.from_native(X)
-    X = np.asarray(X)
+    X = np.asarray(as_array(X))
     return X.reshape(len(X), -1)
 
 
@@ -567,9 +574,7 @@ def stacked_rows(first, second):
             names = first.to_native().columns
             second = nw.from_native(second.to_native().set_axis(names, axis=1))
         return nw.concat([first, second], how="vertical")
-    return np.concatenate(
-        [dense(np.asarray(X) if isinstance(X, list) else X) for X in (first, second)]
-    )
+    return np.concatenate([dense(as_array(X)) for X in (first, second)])
 
 
 def mixed_rows(rows, number):

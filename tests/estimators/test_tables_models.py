@@ -1,5 +1,6 @@
 """Fitted models of tables: files, warm starts and streams, and the prediction of few rows."""
 
+import inspect
 import json
 import pickle
 import re
@@ -17,15 +18,22 @@ from makers import mixed_table as table
 from makers import mixed_target as target
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
 
 import skforest
 from skforest import (
+    BlendedForestRegressor,
     CO2ForestClassifier,
     CO2ForestRegressor,
+    EffectDisplay,
     Forest,
+    LeafEmbedding,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
+    ObliqueBoostingRegressor,
+    PartitionDisplay,
     RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
 )
 
 # ------------------------------------------------------------------------------------------- files
@@ -427,3 +435,100 @@ def test_a_predictor_takes_codes_of_categories(estimator):
         for j in (2, 3):
             rows[:, j] = first * len(estimator.forest_.levels[j]) + code
         np.testing.assert_array_equal(predictor(rows), response(estimator, unknown))
+
+
+# ----------------------------------------------------------------------------------- lists of rows
+
+# What takes rows of a model and their target, by the names of the models that it takes; "" is all.
+USES = {
+    "predict": lambda m, q, y: m.predict(q),
+    "predict_interval blend": lambda m, q, y: m.predict_interval(q[:5]),
+    "score": lambda m, q, y: m.score(q, y),
+    "predictor forest named boosting": lambda m, q, y: m.predictor().encode(q[:5]),
+    "apply forest named boosting": lambda m, q, y: m.apply(q),
+    "decision_path forest named boosting": lambda m, q, y: m.decision_path(q)[0].toarray(),
+    "Forest.predict forest named boosting": lambda m, q, y: m.forest_.predict(q),
+    "refine forest": lambda m, q, y: skforest.refine(m, q, y, random_state=0).predict(q),
+    "LeafEmbedding forest": lambda m, q, y: LeafEmbedding(m).fit(q, y).transform(q).toarray(),
+    "staged_scores forest boosting": lambda m, q, y: skforest.staged_scores(m, {"": (q, y)})[
+        "score"
+    ][""],
+    "proximity forest named boosting blend": lambda m, q, y: skforest.proximity(
+        m, q[:5], q
+    ).toarray(),
+    "prototypes forest": lambda m, q, y: [*skforest.prototypes(m, q, y > 1, 1).values()],
+    "shapley_values": lambda m, q, y: skforest.shapley_values(m, q[:4], q[20:40]).values,
+    "counterfactual": lambda m, q, y: (
+        skforest.counterfactual(m, q[0], q, (y[0] + 1, 9)).prediction
+    ),
+    "distil": lambda m, q, y: skforest.distil(m, q, n_estimators=9, random_state=0).predict(q),
+    "leaderboard": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])["r2"],
+    "estimate_cost forest blend": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
+    "describe": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
+    "EffectDisplay": lambda m, q, y: EffectDisplay.from_estimator(m, q, [0]).effects[0].average,
+    "PartitionDisplay": lambda m, q, y: (
+        PartitionDisplay.from_estimator(m, q, features=[2, 3], grid_resolution=5).response
+    ),
+}
+MEMBERS = [("forest", ManifoldForestRegressor(8)), ("boosting", ObliqueBoostingRegressor(9))]
+OTHERS = [("forest", ManifoldForestRegressor(8)), ("tree", DecisionTreeRegressor(random_state=0))]
+MODELS = {
+    "forest": ManifoldForestRegressor(8, bootstrap=True),
+    "named": ManifoldForestRegressor(8, bootstrap=True, categorical_features=[0, 1]),
+    "boosting": ObliqueBoostingRegressor(9),
+    "blend": BlendedForestRegressor(MEMBERS),
+    "others": BlendedForestRegressor(OTHERS, categorical_features=[0, 1]),
+}
+
+
+@pytest.fixture(scope="module")
+def rows_and_models():
+    """A list of rows with text and numbers, its target, and models of it and of the same array."""
+    rng = np.random.default_rng(0)
+    columns = rng.integers(1, 5, N), rng.choice(["x", "y"], N), *rng.normal(size=(2, N))
+    rows = [[int(a), str(b), float(c), float(d)] for a, b, c, d in zip(*columns)]
+    y = np.array([3.0 * (a == 2) + (b == "x") + c for a, b, c, _ in rows])
+    objects = np.array(rows, dtype=object)
+    models = {
+        name: [clone(model).set_params(random_state=0).fit(q, y) for q in (rows, objects)]
+        for name, model in MODELS.items()
+    }
+    return rows, objects, y, models
+
+
+@pytest.mark.parametrize("use", USES)
+def test_lists_of_rows_are_read_like_arrays_of_objects(rows_and_models, use):
+    """Numbers beside text stay numbers, wherever a table is taken."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    rows, objects, y, models = rows_and_models
+    for name in use.split()[1:] or models:
+        of_list, of_array = models[name]
+        expected = USES[use](of_array, objects, y)
+        for found in (USES[use](of_array, rows, y), USES[use](of_list, rows, y)):
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+        plt.close("all")
+
+
+@pytest.mark.parametrize("kind", ["X_val", "blended X_val", "partial_fit"])
+def test_lists_of_other_rows_are_read_like_arrays_of_objects(rows_and_models, kind):
+    rows, objects, y, _ = rows_and_models
+    found = []
+    for q in (rows, objects):
+        if kind == "partial_fit":
+            model = RandomHingeForestRegressor(3, random_state=0)
+            model.partial_fit(q[:80], y[:80]).partial_fit(q[80:], y[80:])
+        else:
+            model = MODELS["blend" if "blend" in kind else "boosting"]
+            model = clone(model).set_params(random_state=0)
+            model.fit(q[40:], y[40:], X_val=q[:40], y_val=y[:40])
+        found.append(model.predict(q))
+    np.testing.assert_array_equal(*found)
+
+
+def test_every_public_function_of_a_table_is_tried_with_lists():
+    tried = {use.split()[0] for use in USES}
+    for name in skforest.__all__:
+        one = getattr(skforest, name)
+        one = getattr(one, "from_estimator", one)
+        takes = inspect.signature(one).parameters if inspect.isroutine(one) else {}
+        assert name in tried or not {"X", "X_test", "background"} & set(takes), name
