@@ -60,14 +60,22 @@ class Unwrapped:
         """
         if given is not None or not self.transformers:
             return given
+        names = self._names_out()
+        return None if names == [f"x{j}" for j in range(len(names or ()))] else names
+
+    @property
+    def has_names(self):
+        """bool: do names say which columns the estimator takes?"""
+        return not self.transformers or self._names_out() is not None
+
+    def _names_out(self):
         names = None
         try:
             for steps in self.transformers:
                 names = steps.get_feature_names_out(names)
         except (AttributeError, TypeError, ValueError):
             return None
-        names = [str(name) for name in names]
-        return None if names == [f"x{j}" for j in range(len(names))] else names
+        return [str(name) for name in names]
 
 
 def unwrapped(estimator, path="estimator"):

@@ -3,6 +3,7 @@
 import html
 from functools import cached_property, partial
 from itertools import combinations
+from math import floor
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -172,8 +173,8 @@ class _Subject:
     def __init__(self, estimator, X, y, random_state, target=None):
         whole = unwrapped(estimator)
         self.estimator, self.model = estimator, whole.estimator
-        self.has_transformers, self.target = bool(whole.transformers), target
-        self.is_class = is_classifier(self.model)
+        self.has_transformers, self.has_names = bool(whole.transformers), whole.has_names
+        self.target, self.is_class = target, is_classifier(self.model)
         self.random = check_random_state(random_state)
         self.X = self.y = self.order = None
         if getattr(self.model, "n_outputs_", 1) > 1 or is_banded(self.model):
@@ -213,7 +214,7 @@ class _Subject:
 
     def is_category(self, j):
         """bool: does the model read a column as a category?"""
-        known = getattr(self.model, "is_categorical_", None)
+        known = getattr(self.model, "is_categorical_", None) if self.has_names else None
         names = list(getattr(self.model, "feature_names_in_", self.keys))
         if known is not None and len(known) == len(names) and self.keys[j] in names:
             return bool(known[names.index(self.keys[j])])
@@ -251,20 +252,16 @@ def _columns(subject):
                 note = "another whole number in every row"
             ends = np.nanpercentile(codes, [0, 50, 100]) if len(values) else ()
             shown = " / ".join(
-                str(np.datetime64(int(end), "D")) if is_date else cell_text(float(end))
+                str(np.datetime64(floor(end), "D")) if is_date else cell_text(float(end))
                 for end in ends
             )
         missing = 100 * np.isnan(codes).mean()
         share = f"{missing:.3g} %" if missing else ""
         rows.append((name, kind, share, len(values), shown, note))
+    listed = f", the first {N_COLUMNS} of which are listed" * (len(rows) < len(subject.names))
     section.say(
-        f"{n_rows:,} rows and {len(subject.names)} columns"
-        + (
-            f", the first {N_COLUMNS} of which are listed"
-            if len(rows) < len(subject.names)
-            else ""
-        )
-        + ". Values are the minimum, median and maximum, or the most frequent ones."
+        f"{n_rows:,} rows and {len(subject.names)} columns{listed}"
+        ". Values are the minimum, median and maximum, or the most frequent ones."
     )
     section.table(("column", "read as", "missing", "distinct", "values", "note"), rows)
     return section
@@ -393,17 +390,20 @@ def _importances(subject):
     if subject.y is None:
         if impurity is None:
             return None
-        shown = {} if subject.X is None else dict(zip(subject.keys, subject.names))
-        rows = [(shown.get(key, key), float(value)) for key, value in impurity.items()]
+        is_known = subject.X is not None and subject.has_names
+        column = {key: j for j, key in enumerate(subject.keys)} if is_known else {}
+        shown = [subject.names[column[key]] if key in column else key for key in impurity]
+        rows = list(zip(shown, map(float, impurity.values())))
         if subject.has_transformers:
             section.say(LAST_STEP)
         section.table(("column", "importance in training"), rows[:N_BARS])
         if subject.X is not None:
-            ranked = [subject.keys.index(key) for key in impurity if key in subject.keys]
+            ranked = [column[key] for key in impurity if key in column]
             subject.order = ranked or list(range(len(subject.names)))
         return section
     names, keys = subject.names, subject.keys
-    known = impurity if impurity is not None and set(impurity) == set(keys) else None
+    is_known = subject.has_names and impurity is not None and set(impurity) == set(keys)
+    known = impurity if is_known else None
     columns = np.arange(len(names))
     if known is not None:
         columns = np.argsort([-known[key] for key in keys], kind="stable")

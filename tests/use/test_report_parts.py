@@ -8,8 +8,11 @@ import pytest
 from sklearn.datasets import load_wine, make_moons
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skforest import (
+    DateFeatures,
     EffectDisplay,
     Forest,
     ManifoldForestClassifier,
@@ -315,7 +318,7 @@ def test_columns_whose_names_are_no_strings(monkeypatch):
         assert [row.startswith(name) for row, name in zip(rows, shown)] == [True] * 2
         in_training = [float(row.split()[-1]) for row in rows]
         assert in_training == sorted(in_training, reverse=True) and in_training[0] > 0.8
-        assert subject.order[:2] == [0, 1]
+        assert subject.order[0] == 0
         drawn.clear()
         _effects(subject)
         assert [effect.name for effect in drawn[0].effects][:2] == shown
@@ -351,3 +354,35 @@ def test_a_model_of_a_single_class():
     model = ManifoldForestClassifier(5, random_state=0).fit(X, y)
     text = str(describe(model, X, y))
     assert "Importances" in text and "Decrease of neg_log_loss" in text
+
+
+def backwards(X):
+    return np.asarray(X)[:, ::-1]
+
+
+@pytest.mark.parametrize("is_frame", [False, True])
+def test_importances_of_unnamed_columns_of_a_pipeline(is_frame):
+    """x0 of the last step is another column than x0 of X."""
+    X = np.random.default_rng(0).normal(size=(150, 40))
+    y, X[:, -1] = 10 * X[:, 0] + X[:, 1], np.arange(150) % 2
+    X = pd.DataFrame(X).add_prefix("x") if is_frame else X
+    forest = ManifoldForestRegressor(5, categorical_features=[0], random_state=0)
+    model = make_pipeline(FunctionTransformer(backwards), forest).fit(X, y)
+    subject = _Subject(model, X, y, 0)
+    text = "\n".join(_importances(subject).text)
+    assert "30 of 40 columns" in text and "training" not in text
+    assert subject.order[0] == 0
+    subject = _Subject(model, X, None, 0)
+    assert _importances(subject).text[-1].split("\n")[1].startswith("x39 ")  # of the last step
+    assert subject.order == list(range(40)) and not subject.is_category(0)
+    named = make_pipeline(StandardScaler(), ManifoldForestRegressor(5, random_state=0)).fit(X, y)
+    subject = _Subject(named, X, y, 0)
+    assert "in training" in "\n".join(_importances(subject).text) and subject.order[0] == 0
+
+
+def test_days_before_1970():
+    days = pd.to_datetime(["1965-01-18 12:00", "1969-12-31 23:00", "1973-03-18 12:00"])
+    frame = pd.DataFrame({"when": days, "size": [1.0, 2.0, 3.0]})
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(2)).fit(frame, [1.0, 2.0, 3.0])
+    text = "\n".join(_columns(_Subject(model, frame, None, 0)).text)
+    assert "1965-01-18 / 1969-12-31 / 1973-03-18" in text
