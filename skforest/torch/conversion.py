@@ -204,6 +204,9 @@ def from_estimator(estimator, *, dtype=torch.float32):
         If the estimator is not a hinge forest.
     NotFittedError
         If the estimator is not fitted.
+    ValueError
+        If it has several outputs of labels, a `prior`, a loss of the user with an `inverse_link`,
+        or features that are made from categories or missing values.
 
     See Also
     --------
@@ -245,6 +248,11 @@ def from_estimator(estimator, *, dtype=torch.float32):
         raise ValueError(
             f"estimator has prior={estimator.prior!r}, which a module does not contain; fit it "
             "with prior=None"
+        )
+    if estimator._has_own_link:
+        raise ValueError(
+            f"the link of loss={estimator._loss_with_link!r} is code, which a module does not "
+            "contain; fit it with a loss without inverse_link"
         )
     if len(forest.source):
         made, how = "categories", "train it on numbers"

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from makers import made
+from makers import OwnPoisson, made
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import NotFittedError
 
@@ -365,10 +365,12 @@ def test_unsupported_modules_and_estimators_raise():
     categories = make_model(RandomHingeForestClassifier, categorical_features=[0])
     holes = np.where(y[:, None] == 0, np.nan, X)
     has_missing = make_model(RandomHingeForestClassifier).fit(holes, y)
+    counts = made(RandomHingeForestRegressor, 2, max_iter=2, loss=OwnPoisson()).fit(X, y)
     for model, message in (
         (categories.fit(np.c_[np.arange(150) % 3, X[:, 1:]], y), "made from categories"),
         (has_missing, "made from missing values; .* fill them before"),
         (make_model(RandomHingeForestClassifier, prior=[1, 2, 3]).fit(X, y), "prior="),
+        (counts, "the link of loss=.*OwnPoisson.* is code"),
     ):
         with pytest.raises(ValueError, match=message):
             from_estimator(model)
