@@ -332,6 +332,8 @@ class Forest:
     def response(self, X):
         """Return predictions on the scale of the target: probabilities, or values.
 
+        A forest does not contain the `inverse_link` of a user's `Loss`: values are before it.
+
         {takes_matrix}
 
         Returns
@@ -359,7 +361,7 @@ class Forest:
         return with_prior(mean, self.prior_ratio, self.n_classes or [self.n_outputs])
 
     def predict(self, X):
-        """Predict the labels with the largest response, or values of the target.
+        """Predict the labels with the largest response, or return the values of `response`.
 
         {takes_matrix}
 

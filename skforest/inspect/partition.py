@@ -185,6 +185,7 @@ class PartitionDisplay:
         else:
             refuse_networks(estimator)
             source = _ForestRows(forest_of(estimator), X, tree, feature_names, class_names)
+            source.link = getattr(estimator, "_linked", source.link)
         rows, names = source.rows, source.names
         is_infinite = np.isinf(rows).any(axis=0)
         if is_infinite.any():
@@ -321,7 +322,11 @@ class _ForestRows:
         Of the categories, by column.
     classes : ndarray or None
     outputs : list of str, or None in regression
+    link : function
+        Of the responses of the forest; that of a user's loss.
     """
+
+    link = staticmethod(np.asarray)
 
     def __init__(self, forest, X, tree, feature_names, class_names):
         if tree is not None:
@@ -343,7 +348,7 @@ class _ForestRows:
         """Predictions of coded rows and, for a single tree, their leaves."""
         mapped = self._forest.map_coded(plane)
         leaves = self._forest.apply_mapped(mapped) if self._is_tree else None
-        return self._forest.response_mapped(mapped), leaves
+        return self.link(self._forest.response_mapped(mapped)), leaves
 
 
 class _BlendRows:

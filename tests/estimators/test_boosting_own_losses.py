@@ -13,6 +13,7 @@ import skforest
 from skforest import (
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
+    PartitionDisplay,
     RandomHingeForestRegressor,
     save,
 )
@@ -216,3 +217,22 @@ def test_a_loss_that_is_set_after_fit_changes_no_prediction(new):
     with pytest.raises(ValueError, match="loss=.*Poisson.* does not match the trees"):
         model.set_params(warm_start=True, n_bags=3).fit(X, y)
     assert (model.predict(X) == before).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [ObliqueBoostingRegressor(5), RandomHingeForestRegressor(5, learning_rate=0.01, max_iter=3)],
+)
+def test_planes_have_linked_predictions(model):
+    """PartitionDisplay draws what the model predicts, and a tree in the same unit."""
+    pytest.importorskip("matplotlib").use("Agg")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 2))
+    model = clone(model).set_params(loss=OwnPoisson(), random_state=0)
+    model.fit(X, rng.poisson(np.exp(X[:, 0] / 2)))
+    plane = PartitionDisplay.from_estimator(model, X, grid_resolution=4)
+    grid = np.array([[a, b] for b in plane.y for a in plane.x])
+    np.testing.assert_array_equal(plane.response.ravel(), model.predict(grid))
+    tree = PartitionDisplay.from_estimator(model, X, tree=0, grid_resolution=4)
+    expected = np.exp(model.forest_[0].response(grid))
+    np.testing.assert_allclose(tree.response.ravel(), expected.ravel())
