@@ -86,6 +86,14 @@ def check_option(name, value, options):
     return value
 
 
+def known_moments(z, has_nan):
+    """Mean and variance of the samples without a NaN, and their number, all as tensors."""
+    n = (~has_nan).sum().to(z.dtype)
+    mean = z.masked_fill(has_nan, 0.0).sum(dim=0) / n
+    # Several times as fast as `torch.var`.
+    return mean, (z - mean).masked_fill(has_nan, 0.0).square().sum(dim=0) / n, n
+
+
 @with_texts(**SHARED_DOC)
 class RunningStandardiser(nn.Module):
     """Standardise features to mean 0 and standard deviation 1 by running statistics.
@@ -95,7 +103,8 @@ class RunningStandardiser(nn.Module):
     module has no parameters. In training mode the statistics are updated after a batch has been
     standardised: ``stored = a * stored + (1 - a) * batch`` with ``a = min(t / (t + 1), 0.99)``,
     where t is the number of earlier batches. The first batch of at least two samples is
-    standardised by its own statistics. A batch of one sample does not change the statistics.
+    standardised by its own statistics. A batch of one sample does not change the statistics, nor
+    does a sample with a NaN.
 
     Parameters
     ----------
@@ -157,21 +166,20 @@ class RunningStandardiser(nn.Module):
         samples = z.detach().reshape(-1, self.n_features)
         if not self.training or len(samples) < 2:
             return (z - self.mean) * self.unit
-        mean = samples.mean(dim=0)
-        # Several times as fast as `torch.var`.
-        variance = (samples - mean).square().sum(dim=0) / (len(samples) - 1)
-        statistics = {"mean": mean, "variance": variance}
-        # `torch.where`, because reading `n_batches` would make a GPU wait.
+        has_nan = samples.amax(dim=1, keepdim=True).isnan()
+        mean, variance, n = known_moments(samples, has_nan)
+        statistics = {"mean": mean, "variance": variance * n / (n - 1)}
+        # `torch.where`, because reading `n_batches` or `n` would make a GPU wait.
         for name, batch in statistics.items():
             stored = getattr(self, name)
-            stored.copy_(torch.where(self.n_batches == 0, batch, stored))
+            stored.copy_(torch.where((self.n_batches == 0) & (n > 1), batch, stored))
         out = (z - self.mean) * self.unit
         n_batches = self.n_batches.to(self.mean.dtype)
         decay = (n_batches / (n_batches + 1)).clamp(max=MAX_DECAY)
         for name, batch in statistics.items():
             stored = getattr(self, name)
-            stored.copy_(decay * stored + (1 - decay) * batch)
-        self.n_batches.add_(1)
+            stored.copy_(torch.where(n > 1, decay * stored + (1 - decay) * batch, stored))
+        self.n_batches.add_(n > 1)
         return out
 
     @property
@@ -251,7 +259,7 @@ class _HingeLayer(nn.Module):
         -------
         out : tensor of shape (..., n_outputs)
             With ``aggregate="none"`` of shape (..., n_estimators, n_outputs). NaN for samples with
-            a NaN.
+            a NaN, which do not take part in the statistics of `standardise`.
 
         Raises
         ------
@@ -264,7 +272,7 @@ class _HingeLayer(nn.Module):
         shape = z.shape[:-1]
         z = z.reshape(-1, self.n_features)
         if self.standardise is not None:
-            z = self.standardise(z)
+            z = self._standardised(z)
         has_nan = z.detach().amax(dim=1).isnan()
         # A margin that is NaN would make gradients of leaves NaN, even for a loss of other rows.
         z = z.masked_fill(has_nan[:, None], 0.0)
@@ -276,6 +284,24 @@ class _HingeLayer(nn.Module):
         out = out.masked_fill(has_nan[:, None, None], math.nan)
         axis = (self.n_estimators,) if per_tree else ()
         return out.reshape(*shape, *axis, self.n_outputs)
+
+    def _standardised(self, z):
+        """Features standardised by the statistics of samples without a NaN."""
+        norm, has_nan = self.standardise, z.detach().amax(dim=1, keepdim=True).isnan()
+        if isinstance(norm, RunningStandardiser) or not norm.training:
+            return norm(z)
+        if z.device.type == "cpu" and not has_nan.any():  # to look would make a GPU wait
+            return norm(z)
+        z = z.masked_fill(has_nan, 0.0)  # NaN would also make gradients of the moments NaN
+        mean, variance, n = known_moments(z, has_nan)
+        with torch.no_grad():  # as BatchNorm1d does
+            rate = norm.momentum * (n > 1)
+            norm.running_mean.lerp_(mean.nan_to_num(), rate)
+            unbiased = variance * n / (n - 1).clamp(min=1)
+            norm.running_var.lerp_(unbiased.nan_to_num(), rate)
+            norm.num_batches_tracked += n > 1
+        z = (z - mean) * (variance + norm.eps).rsqrt()
+        return z.masked_fill(has_nan, math.nan)
 
     def _tree_weight(self):
         """Factor of the response of each tree."""

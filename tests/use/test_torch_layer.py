@@ -225,9 +225,29 @@ def test_nan_propagates_and_infinity_does_not(kind, backend):
     far = torch.zeros(1, 3)
     far[0, 0] = torch.inf
     assert layer(far).isfinite().all()
-    for standardise in ("batch", "running"):
-        layer = make_layer(kind, 3, 2, 6, 3, backend=backend, standardise=standardise)
-        assert layer(z).isnan().all()  # since the statistics are
+
+
+@pytest.mark.parametrize("standardise", ["batch", "running"])
+def test_samples_with_nan_do_not_change_the_statistics(standardise):
+    layer = make_layer(HingeForest, 3, 2, 6, 3, standardise=standardise).double()
+    alone, z, there = copy.deepcopy(layer), torch.randn(5, 3).double(), [0, 2, 3, 4]
+    z[1, 2] = torch.nan
+    z.requires_grad_()
+    own = z[there].detach().requires_grad_()
+    for _ in range(3):
+        found, expected = layer(z), alone(own)
+        assert found[1].isnan().all()
+        torch.testing.assert_close(found[there], expected)
+    found[there].square().sum().backward()
+    expected.square().sum().backward()
+    torch.testing.assert_close(z.grad[there], own.grad)
+    assert not z.grad[1].any()
+    torch.testing.assert_close(layer.state_dict(), alone.state_dict())
+    before = copy.deepcopy(layer.state_dict())
+    assert layer(z[[1, 1]]).isnan().all()
+    layer(z[:2])  # only one sample without NaN
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+    assert layer.eval()(z[there]).isfinite().all()
 
 
 # ------------------------------------------------------------------------------- sparse gradients
