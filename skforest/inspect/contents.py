@@ -19,8 +19,10 @@ class TreeContents:
     """Contents of the nodes of one tree of a forest of `n_trees`, in the units of the data.
 
     `names` are those of the inputs, the columns of X; `is_first` says whether the tree is the
-    first one of a bag, `number` is its own.
+    first one of a bag, `number` is its own. `has_votes`: are leaf values votes for one class?
     """
+
+    has_votes = False
 
     def __init__(self, forest, n_trees, names, number=0, is_first=False):
         self.forest = forest
@@ -129,6 +131,15 @@ class TreeContents:
 
         Of linear leaves, the constant part, in the units of the forest.
         """
+        raw = self._mean(node)
+        if not self.has_predictions:
+            return raw
+        forest, n_classes = self.forest, self.forest.n_classes or [len(raw)]
+        linked = LINKS[forest.link]((raw + forest.baseline)[None])
+        return with_prior(linked, forest.prior_ratio, n_classes)[0]
+
+    def _mean(self, node):
+        """Weighted mean of the stored values of the leaves below a node."""
         nodes = self.subtree(node)
         leaves = nodes[self.child[nodes] < 0]
         weight = self.weight[leaves]
@@ -136,12 +147,14 @@ class TreeContents:
             weight = np.ones(len(leaves))
         rows, inverse = np.unique(-1 - self.child[leaves], return_inverse=True)
         share = np.bincount(inverse, weight / weight.sum())
-        raw = share @ self.values[rows]
-        if not self.has_predictions:
-            return raw
-        forest, n_classes = self.forest, self.forest.n_classes or [len(raw)]
-        linked = LINKS[forest.link]((raw + forest.baseline)[None])
-        return with_prior(linked, forest.prior_ratio, n_classes)[0]
+        return share @ self.values[rows]
+
+    def class_weights(self, leaf):
+        """Weights of classes in a leaf, before a prior; None if its value does not say them."""
+        forest = self.forest
+        if not self.has_predictions or forest.link != "identity" or self.has_votes:
+            return None
+        return self.weight[leaf] * (self._mean(leaf) + forest.baseline)
 
     def linear_leaf(self, leaf):
         """Features and slopes, (n_slopes, n_outputs), of a linear leaf, and its constant part."""
@@ -277,7 +290,11 @@ def contents_of(estimator, tree, feature_names=None, shape=None):
     check_tree(forest, tree)
     names = input_names(forest, unwrapped(estimator).names(feature_names), shape)
     is_first = int(tree) in forest.bag_start[:-1]
-    return TreeContents(forest[int(tree)], len(forest), names, int(tree), is_first)
+    contents = TreeContents(forest[int(tree)], len(forest), names, int(tree), is_first)
+    # A Forest does not know: votes look like pure leaves.
+    may_vote = isinstance(estimator, Forest) and bool(np.isin(forest.value, (0, 1)).all())
+    contents.has_votes = getattr(unwrapped(estimator).estimator, "_has_votes", may_vote)
+    return contents
 
 
 def check_int(name, value, least, most=None, or_none=False):

@@ -52,7 +52,8 @@ def export_text(
         significant digits, but at least one.
     show_weights : bool, default=False
         Whether to write the weight of the training samples in a leaf; in classification, the
-        weight of each class.
+        weight of each class, by the probabilities of the leaf before a `prior`. Only the sum is
+        known where trees vote, or a single tree has logits.
 
     Returns
     -------
@@ -196,8 +197,10 @@ class _Writer:
         if contents.has_predictions and forest.task != "regression":
             text = f"class: {self.label(value)}"
             if show_weights:
-                numbers = ", ".join(map(self.number, weight * value))
-                text = f"weights: [{numbers}] {text}"
+                of_class = contents.class_weights(node)
+                if of_class is None:
+                    return f"weight: {self.number(weight)} {text}"
+                text = f"weights: [{', '.join(map(self.number, of_class))}] {text}"
             elif self.shows_share:
                 text += f" (probabilities: [{', '.join(map(self.number, value))}])"
             return text
