@@ -359,7 +359,8 @@ def _scores_of_numbers(predicted, y):
 
     def r2(weight):
         rest, total = mean(error**2, weight), mean((y - mean(y, weight)) ** 2, weight)
-        return 1 - np.divide(rest, total, out=np.ones(len(rest)), where=total > 0).mean()
+        constant = (rest > 0).astype(float)  # of a constant target, as in scikit-learn
+        return 1 - np.divide(rest, total, out=constant, where=total > 0).mean()
 
     return {
         "r2": r2,

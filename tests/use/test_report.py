@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import get_scorer, log_loss, roc_auc_score
+from sklearn.metrics import get_scorer, log_loss, r2_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -132,6 +132,15 @@ def test_baselines_are_trained_on_the_training_rows(diabetes):
     forest = ManifoldForestRegressor(projection="axis", random_state=0).fit(X[["age", "s5"]], y)
     expected = forest.score(X_test[["age", "s5"]], y_test)
     assert board.loc["random forest", "r2"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_r2_of_a_constant_target_is_that_of_scikit_learn(columns):
+    y = np.full((30, columns), 2.0)
+    for off in (0, 1):
+        predicted = PredictedNumbers(y + off * np.arange(columns)[::-1])
+        found = scores_of(predicted, y, ["r2"])["r2"](None)
+        assert found == r2_score(y, predicted.labels)
 
 
 def test_leaderboard_has_nan_where_a_default_metric_lacks_a_class(wine, blend):
