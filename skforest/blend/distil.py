@@ -61,7 +61,7 @@ def distil(estimator, X, *, n_estimators="auto", random_state=None):
         last step of a copy is replaced by the student.
     X : {array-like, dataframe} of shape (n_samples, n_features)
         Rows such as those that the student will predict, best the ones that the model was fitted
-        on; targets are not needed. At least 2.
+        on; targets are not needed. At least 2. The student has the `feature_shape` of the model.
     n_estimators : "auto" or int, default="auto"
         Number of trees of the student. With more trees, it is closer to the model, larger and
         slower. "auto": 600 in classification, with at most 32 constant leaves each, and 500 in
@@ -139,6 +139,7 @@ def distil(estimator, X, *, n_estimators="auto", random_state=None):
         "n_bags": 1,
         "early_stopping": False,
         "categorical_features": getattr(estimator, "categorical_features", "from_dtype"),
+        "feature_shape": getattr(estimator, "feature_shape", None),
         "n_jobs": getattr(estimator, "n_jobs", None),
         "random_state": random_state,
     }

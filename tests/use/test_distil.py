@@ -215,3 +215,13 @@ def test_last_bits_of_predictions_do_not_matter(is_class):
         for rows in (near, response)
     )
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_student_of_images_reads_images():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4, 4))
+    model = ManifoldForestRegressor(5, feature_shape=(4, 4), random_state=0).fit(X, X[:, 0, 0])
+    student = distil(model, X, **SMALL)
+    np.testing.assert_array_equal(student.predict(X), student.predict(X.reshape(60, -1)))
+    flat = distil(model, X.reshape(60, -1), **SMALL)
+    np.testing.assert_array_equal(flat.predict(X), student.predict(X))
