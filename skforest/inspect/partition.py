@@ -408,10 +408,12 @@ class _BlendRows:
         """A category, as a column: its value in a row of X with the same level."""
         own = self.rows[:, j]
         there = np.flatnonzero(np.isnan(own) if np.isnan(code) else own == code)
-        if not len(there):
-            raise ValueError(f"values: no row of X has this level of {self.names[j]!r}")
+        # Levels are those of X, so only a missing value is in no row.
         if self._frame is None:
-            return self._X[there[0], j]
+            return self._X[there[0], j] if len(there) else None
+        if not len(there):
+            name, backend = self._table_names[j], self._frame.implementation
+            return nw.new_series(name, [None] * n_rows, nw.String, backend=backend)
         return self._frame[[int(there[0])] * n_rows][self._table_names[j]]
 
 

@@ -466,26 +466,30 @@ def test_the_plane_has_the_predictions_of_a_blend(regression, library):
     assert display.text_.get_text() == "where kind = u, c = missing"
 
 
-def test_the_plane_of_a_blend_without_a_forest():
+@pytest.mark.parametrize("kind", ["u", None])  # no row lacks it
+def test_the_plane_of_a_blend_without_a_forest(kind):
     frame, y = mixed_table()
     blend = BlendedForestRegressor([("linear", Ridge())], cv=2).fit(frame, y)
-    values = {"kind": "u", "c": 1.0}
+    values = {"kind": kind, "c": 1.0}
     display = PartitionDisplay.from_estimator(blend, frame, grid_resolution=3, values=values)
     x, n = np.meshgrid(display.x, display.y)
-    rows = frame.iloc[[0] * 9].assign(a=x.ravel(), n=n.ravel(), c=1.0)
+    rows = frame.iloc[[0] * 9].assign(a=x.ravel(), n=n.ravel(), c=1.0, kind=kind)
     assert display.response.ravel() == pytest.approx(blend.predict(rows))
 
 
-def test_the_plane_of_a_blend_of_an_array():
+@pytest.mark.parametrize("kind", [1.0, None])
+def test_the_plane_of_a_blend_of_an_array(kind):
     frame, y = mixed_table()
     X = frame.assign(kind=frame["kind"].cat.codes).to_numpy()
     forest = ManifoldForestRegressor(5, categorical_features=[2])
     blend = BlendedForestRegressor([forest], cv=2).fit(X, y)
-    display = PartitionDisplay.from_estimator(blend, X, grid_resolution=5, values={2: 1.0, 3: 0.5})
+    display = PartitionDisplay.from_estimator(
+        blend, X, grid_resolution=5, values={2: kind, 3: 0.5}
+    )
     x, n = np.meshgrid(display.x, display.y)
-    rows = np.stack([x.ravel(), n.ravel(), np.full(25, 1.0), np.full(25, 0.5)], axis=1)
+    rows = np.stack([x.ravel(), n.ravel(), np.full(25, kind, float), np.full(25, 0.5)], 1)
     assert display.response.ravel() == pytest.approx(blend.predict(rows))
-    assert display.values == {"x[2]": "1", "x[3]": "0.5"}
+    assert display.values == {"x[2]": "1" if kind else "missing", "x[3]": "0.5"}
 
 
 def test_values_of_other_features():
