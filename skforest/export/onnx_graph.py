@@ -18,7 +18,6 @@ from .onnx_trees import add_forest
 
 MIN_OPSET, DEFAULT_OPSET, ML_OPSET = 13, 17, 3
 EXTERNAL = 2**31 - 2**27  # bytes of arrays from which on they are stored in a file of their own
-OUTPUTS = ("label", "probabilities", "variable")
 MAX_WHOLE = 2.0**53  # whole numbers up to here are exact in float64
 
 
@@ -273,13 +272,18 @@ def input_names(model):
         return ["X"]
     names = [model.input_name(j) for j in range(model.n_inputs)]
     for j, name in enumerate(names):
-        while name in ("", *OUTPUTS) or name in names[:j] + names[j + 1 :]:
+        while name in ("", *output_names(model)) or name in names[:j] + names[j + 1 :]:
             name += "_"
         names[j] = name
     return names
 
 
 # ----------------------------------------------------------------------------------------- outputs
+
+
+def output_names(model):
+    """Names of the outputs of the graph of a model."""
+    return ["variable"] if model.classes is None else ["label", "probabilities"]
 
 
 def add_response(graph, model, inputs):
@@ -371,10 +375,10 @@ def onnx_model(onnx, model, opset, path):
     """The ModelProto of a model, which is written if there is a path."""
     check_labels(model)
     names = input_names(model)
-    graph = Graph(onnx, [*names, *OUTPUTS])
+    graph = Graph(onnx, [*names, *output_names(model)])
     response = add_response(graph, model, Inputs(graph, model, names))
     if model.classes is None:
-        graph.output("variable", response, "DOUBLE", model.n_columns)
+        graph.output(*output_names(model), response, "DOUBLE", model.n_columns)
     else:
         add_classes(graph, model, response)
     helper = onnx.helper

@@ -70,6 +70,9 @@ def test_inputs_and_outputs_by_name():
         assert {one.type.tensor_type.elem_type for one in graph.input} == {kind}
         assert [one.name for one in graph.output] == ["label", "probabilities"]
         check_onnx(small(cls).fit(frame, frame["label"] > 0), frame)
+    model = small(CO2ForestRegressor).fit(frame, frame["label"])
+    assert [one.name for one in to_onnx(model).graph.input] == ["label", "label_", "a b"]
+    check_onnx(model, frame)
     cells = np.array([[1.5, "a"], [np.nan, "b"], [2.0, None]] * 9, dtype=object)
     model = CO2ForestRegressor(3).fit(cells, np.arange(27.0))
     assert [one.name for one in to_onnx(model).graph.input] == ["x0", "x1"]
