@@ -60,6 +60,12 @@ class Part:
 
     def checked(self, reason):
         """The model; raises TypeError, with the reason, if it is no forest of this package."""
+        if hasattr(self.model, "members_"):
+            name = type(self.model).__name__
+            raise TypeError(
+                f"{self.what} is a {name}, whose own members are not read: move them "
+                "to the outer blend"
+            )
         if not self.is_forest:
             raise TypeError(f"{self.what} is a {type(self.model).__name__}{reason}")
         return self.model

@@ -113,6 +113,9 @@ def test_proximity_of_a_blend_has_the_weights_of_the_members():
     blend.members_["other"] = LogisticRegression().fit(X, y)
     with pytest.raises(TypeError, match="'other' of the blend is a LogisticRegression"):
         proximity(blend, X)
+    blend.members_["other"] = blend_of(X, y)
+    with pytest.raises(TypeError, match="'other' .* is a BlendedForestClassifier, whose own mem"):
+        proximity(blend, X)
 
 
 def test_what_has_no_leaves():
