@@ -332,17 +332,25 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         names = getattr(self, "feature_names_in_", None)
         return Task(self._task_metadata, self._criterion, feature_names=names)
 
-    def _merged(self, X, y, sample_weight, encode, feature_map=None, is_warm_start=False):
+    def _merged(self, X, y, sample_weight, encode, known_map=None, is_warm_start=False, **given):
         """Validated input as a TrainingSet without a target; `encode` is applied to y."""
-        known_levels = None if feature_map is None else feature_map.levels
+        known_levels = None if known_map is None else known_map.levels
         X, y, weight, levels = self._validate_fit(X, y, sample_weight, known_levels)
         y, weight = encode(y), rescale_weights(weight)
         if is_warm_start:
-            self._warn_of_constant(X, weight, feature_map)
-        return self._merged_rows(X, y, weight, levels, feature_map)
+            self._warn_of_constant(X, weight, known_map)
+        return self._merged_rows(X, y, weight, levels, known_map, **given)
 
     def _merged_rows(
-        self, X, y, weight, levels, feature_map=None, has_new_labels=False, is_stream=False
+        self,
+        X,
+        y,
+        weight,
+        levels,
+        feature_map=None,
+        has_new_labels=False,
+        is_stream=False,
+        groups=None,
     ):
         """Like `_merged`, for validated rows; `is_stream`: later rows may be far from these.
 
@@ -367,12 +375,14 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         if not is_known and self._leaves_out_text(data, Z):
             data = TrainingSet(Z, y, weight, feature_map)
         del Z
+        if groups is not None:
+            data = data.with_groups(check_groups(groups, len(data.row_of_sample)))
         statistics = None
         seen = data.weight if has_new_labels else self._class_weighted(data.y, data.weight)
         if levels and not has_new_labels:
             n_classes = self.n_classes_ if is_classifier(self) else None
             y = self._without_outliers(data.y, seen)
-            statistics = TargetStatistics(data.X, y, seen, n_classes)
+            statistics = TargetStatistics(data.X, y, seen, n_classes, data.n_samples, data.group)
         if not is_known:
             feature_map = feature_map.fit_features(
                 data.X, seen, has_missing, statistics, self._layout is None
@@ -396,9 +406,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         previous, is_warm_start = request.previous, request.is_warm_start
         known_map = previous.feature_map if is_warm_start else None
         encode = partial(self._encode_target, is_warm_start=is_warm_start)
-        data = self._merged(X, y, request.sample_weight, encode, known_map, is_warm_start)
-        if request.groups is not None:
-            data = data.with_groups(check_groups(request.groups, len(data.row_of_sample)))
+        given = {"groups": request.groups, "is_warm_start": is_warm_start}
+        data = self._merged(X, y, request.sample_weight, encode, known_map, **given)
         data = self._set_target(data, is_warm_start)  # which may change weights, and `deviation`
         has_deviation = is_warm_start and len(previous.deviation)
         return data.with_deviation(previous.deviation) if has_deviation else data

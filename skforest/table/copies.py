@@ -31,9 +31,7 @@ def copies_of_rows(data, also_repeated=True):
 
     The number of copies is `count`; if counts are not whole, a copy is the mean over the samples.
     """
-    unit = 1.0
-    if (data.count != np.rint(data.count)).any():
-        unit = data.count.sum() / np.count_nonzero(data.row_of_sample >= 0)
+    unit = data.count.sum() / data.n_samples
     n_copies = np.clip(np.rint(data.count / unit), 1, MAX_COPIES).astype(np.int64)
     n_repeated = _repeated(data) if also_repeated else np.ones_like(n_copies)
     if (n_copies == 1).all() and (n_repeated == 1).all():

@@ -389,7 +389,7 @@ class FeatureMap:
         targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
         for f, j in zip(targets, self.source[targets]):
             entry = self._entries(j, Z[:, j])
-            F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]), self.table_of(f))
+            F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]))
         return F
 
     @property

@@ -78,6 +78,16 @@ def rows_of(X, rows):
     return found
 
 
+def equal_rows(order, n):
+    """Return a number for each of the n rows of a RowOrder, which equal rows share."""
+    rows = np.arange(n)
+    hashes = order.hashes(rows)
+    rows = rows[by_hash := np.argsort(hashes, kind="stable")]
+    number = np.empty(n, dtype=np.int64)
+    number[rows] = np.cumsum(order.sort_equal_hashes(rows, hashes[by_hash])) - 1
+    return number
+
+
 def dense(X):
     """Return a few rows as an ndarray."""
     return X.toarray() if sparse.issparse(X) else X

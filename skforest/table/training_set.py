@@ -20,6 +20,7 @@ from .matrix import (
     CACHED,
     as_bytes,
     canonical_csr,
+    equal_rows,
     refuse_masked,
     rows_of,
     usual_range,
@@ -202,6 +203,12 @@ class TrainingSet:
         return self.copies_of_part is not None
 
     @property
+    def n_samples(self):
+        """float: number of samples; `count` counts them if all its numbers are whole."""
+        is_whole = (self.count == np.rint(self.count)).all()
+        return self.count.sum() if is_whole else np.count_nonzero(self.row_of_sample >= 0)
+
+    @property
     def n_groups(self):
         """int: number of groups; without groups, every row is one."""
         return len(self) if self.group is None else len(np.unique(self.group))
@@ -303,16 +310,8 @@ class TrainingSet:
 
     def same_features(self):
         """Return a number for each row, int, which rows of equal X share."""
-        rows = np.arange(len(self))
-        order = (SparseRowOrder if sparse.issparse(self.X) else RowOrder)(
-            self.X, np.zeros((len(self), 1))
-        )
-        hashes = order.hashes(rows)
-        sorted_rows = rows[by_hash := np.argsort(hashes, kind="stable")]
-        is_first = order.sort_equal_hashes(sorted_rows, hashes[by_hash])
-        number = np.empty(len(self), dtype=np.int64)
-        number[sorted_rows] = np.cumsum(is_first) - 1
-        return number
+        order = SparseRowOrder if sparse.issparse(self.X) else RowOrder
+        return equal_rows(order(self.X, np.zeros((len(self), 1))), len(self))
 
     # ---------------------------------------------------------------------------------- statistics
 

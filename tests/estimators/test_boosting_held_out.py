@@ -1,6 +1,7 @@
 """Rows that bags of oblique boosting hold out: early stopping, and what bags learn from them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from makers import BOTH_BOOSTING as BOTH
 from makers import assert_same_trees, bag_of, bags_before, training_rows
@@ -233,6 +234,28 @@ def test_held_out_score_of_several_quantiles_is_that_of_score():
     assert found.shape == (len(y), 2) and (found[:, 0] >= found[:, 1]).all()
     scores = [d2_pinball_score(y, found[:, k], alpha=levels[k]) for k in range(2)]
     assert model.oob_score_ == pytest.approx(np.mean(scores))
+
+
+@BOTH
+def test_a_level_of_one_group_tells_nothing_about_a_new_group(cls):
+    """Otherwise, held-out rows would get the mean of the targets of their own group."""
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(60), 10)
+    frame = pd.DataFrame({"shop": [f"s{k}" for k in group], "x": rng.normal(size=600)})
+    y = rng.normal(size=60)[group] + 0.3 * rng.normal(size=600)
+    y = y if cls is ObliqueBoostingRegressor else y > 0
+    score = [quick(cls).fit(frame, y, groups=given).oob_score_ for given in (group, None)]
+    assert score[0] < (0.7 if cls is ObliqueBoostingClassifier else 0.1)
+    assert score[1] > 0.85
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_means_of_levels_with_few_rows_do_not_contain_the_label_of_a_row(seed):
+    """A single column of levels, whose rows differ in the target alone, and which is noise."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"level": [f"l{k}" for k in rng.integers(0, 200, size=600)]})
+    model = ObliqueBoostingRegressor(random_state=0).fit(frame, rng.normal(size=600))
+    assert model.oob_score_ < 0.02
 
 
 @pytest.mark.parametrize("groups", [np.arange(60) % 3, None])

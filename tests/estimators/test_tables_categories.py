@@ -459,7 +459,7 @@ def test_target_statistics_are_those_of_a_plain_definition(n_classes, n_columns)
     low, unit = (found @ axis).min(), np.ptp(found @ axis)
     np.testing.assert_allclose(table[:n_levels], (found @ axis - low) / unit, atol=1e-6)
     np.testing.assert_allclose(table[n_levels:], -low / unit, atol=1e-6)
-    crossed = statistics.cross_fitted(entry, n_levels, table)
+    crossed = statistics.cross_fitted(entry, n_levels)
     for i in range(n):
         rest = every[every % N_FOLDS != i % N_FOLDS]
         expected = (deviation(entry[i], rest) @ axis - low) / unit
@@ -479,13 +479,40 @@ def test_levels_get_at_most_a_hundred_rows_of_the_overall_mean():
     np.testing.assert_allclose(np.abs(table[:4] - (table[0] < table[1])), expected, atol=1e-9)
 
 
-def test_rows_that_differ_in_the_target_alone_get_one_value():
-    entry = np.repeat(np.arange(3), 10)
+@pytest.mark.parametrize("n_rows", [10, 9])
+def test_rows_that_differ_in_the_target_alone_get_one_value(n_rows):
+    """With ten rows of a level, their own labels count in it; with fewer, none does."""
+    entry = np.repeat(np.arange(3), n_rows)
     Z = entry[:, None].astype(np.float32)
-    y = (np.arange(30) % 2)[:, None].astype(float)
-    statistics = TargetStatistics(Z, y, np.ones(30), 2)
-    table = statistics.fit_table(entry, 3)
-    np.testing.assert_array_equal(statistics.cross_fitted(entry, 3, table), table[entry])
+    y = (np.arange(len(entry)) % 2)[:, None].astype(float)
+    for weight in (np.ones(len(y)), np.full(len(y), 0.1)):
+        statistics = TargetStatistics(Z, y, weight, 2, len(y))
+        table = statistics.fit_table(entry, 3).astype(np.float32)
+        expected = table[entry] if n_rows == 10 else np.full(len(y), table[-1])
+        np.testing.assert_array_equal(statistics.cross_fitted(entry, 3), expected)
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+@pytest.mark.parametrize("n_classes", [None, 2])
+def test_target_statistics_of_a_row_are_those_of_other_groups(n_classes, is_repeated):
+    """A level of one group counts as unknown; so does one whose rows have equal inputs."""
+    rng = np.random.default_rng(0)
+    group, level = np.repeat(np.arange(30), 5), np.repeat(rng.permutation(15), 10)
+    y = rng.integers(0, 2, size=150) if n_classes else 1e8 + rng.normal(size=150)
+    Z = (level if is_repeated else np.arange(150))[:, None].astype(np.float32)
+    weight = rng.random(150)
+    statistics = TargetStatistics(Z, y[:, None].astype(float), weight, n_classes, 150, group)
+    unknown = np.float32(statistics.fit_table(group, 30)[-1])
+    np.testing.assert_array_equal(statistics.cross_fitted(group, 30), np.full(150, unknown))
+    of_level = statistics.cross_fitted(level, 15).reshape(15, 2, 5)  # each level has two groups
+    unknown = np.float32(statistics.fit_table(level, 15)[-1])
+    if is_repeated:
+        assert (of_level == unknown).all()
+        return
+    assert (of_level == of_level[:, :, :1]).all() and (of_level != unknown).all()
+    mean = np.average(y.reshape(15, 2, 5), axis=2, weights=weight.reshape(15, 2, 5))
+    higher = np.average(y, weights=weight) < mean[:, ::-1]
+    assert len({*zip(higher.ravel(), (of_level[:, :, 0] > unknown).ravel())}) == 2
 
 
 def test_labels_do_not_leak(every_feature):
