@@ -51,7 +51,7 @@ n_bags : "auto" or int
 learning_rate : "auto" or float
     Length of the first gradient steps, greater than 0. "auto": 3 / `n_estimators`, because the
     responses of the trees are added; ten times as much with optimizer="adagrad", and a thirtieth
-    with loss="poisson". In `partial_fit`, "auto" falls with the number of steps, to a tenth.
+    with loss="poisson" or a `Loss` with a link. In `partial_fit`, "auto" falls to a tenth of it.
 max_iter : "auto" or int
     Number of gradient steps. "auto": enough for 6 n / 1000 passes over n rows, but at least 40 and
     at most 120 passes, and at least 2400 and at most 20000 steps.

@@ -14,13 +14,11 @@ The first round may instead fit a linear function of all features; the trees are
 residuals (Zhang, Nettleton and Zhu, "Regression-Enhanced Random Forests", 2019).
 """
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.base.loss import CallbackKernel
 from .._kernels.base.rows import random_stream, tree_seed
@@ -30,9 +28,10 @@ from ..forest import Forest
 from ..forest.edit import join_starts
 from ..forest.storage import LINKS
 from ..table.matrix import dense_blocks, weighted_sums
+from .early_stopping import warn_of_divergence
 from .losses import robust_size
 
-# The constants up to DIVERGENCE were chosen without a stored measurement.
+# The constants up to TOLERANCE were chosen without a stored measurement.
 N_SEARCHED = 5  # number of outputs in the search of splits
 DERIVED_ROWS = 2**14  # rows of a block for derivatives
 MIN_THREADED = 2**20  # number of bins above which threads within one bag pay off
@@ -48,9 +47,6 @@ ROUTED = 2**21  # leaves of rows in trees that are found at once, when leaves ar
 SIZED_ROWS = 10_000  # largest number of rows to find the size of residuals in a round
 LARGEST_VALUE = 1e30  # largest value of a leaf, in units of the target
 TOLERANCE = 1e-7  # relative decrease of the validation loss that counts as progress
-# Relative increase of the training loss that causes a warning. If no split helps, rounds on
-# subsamples increase it by less.
-DIVERGENCE = 0.01
 
 BOXES = "box_corner", "box_other", "box_size"  # arrays of the boxes of a tree
 SPARSE = "sparse_start", "sparse_feature", "sparse_weight"  # arrays of its sparse directions
@@ -250,14 +246,8 @@ class BoostingTraining:
             return
         before = self._training_loss(np.tile(self.start, (len(self.train_rows), 1)))
         after = self._training_loss(self.raw[self.train_rows])
-        if after > before + DIVERGENCE * abs(before):
-            warnings.warn(
-                f"boosting diverged: the loss of the training rows is larger after "
-                f"{len(self.trees)} rounds than before; lower "
-                f"learning_rate={self.settings.learning_rate:g}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        rate = self.settings.learning_rate
+        warn_of_divergence("boosting", before, after, f"{len(self.trees)} rounds", rate)
 
     def _add_round(self, number):
         """Train one round, or repeat a known one."""

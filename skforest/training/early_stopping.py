@@ -1,14 +1,19 @@
 """Draws of held-out rows, and early stopping by their loss."""
 
 import math
+import warnings
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from .._kernels.base.rows import random_stream
 
 FOLD_SEED = 2**61  # far from the numbers of trees and bags
 # Relative decrease of the validation loss that counts as progress. Chosen without a measurement.
 TOLERANCE = 1e-4
+# Relative increase of the training loss that causes a warning. If no split helps, rounds of
+# boosting on subsamples increase it by less.
+DIVERGENCE = 0.01
 
 
 def validation_mask(fraction, weight, seed, group=None):
@@ -107,6 +112,17 @@ class EarlyStopping:
         else:
             self._n_stalled += 1
         return self._n_stalled >= self.n_iter_no_change
+
+
+def warn_of_divergence(name, before, after, steps, learning_rate):
+    """Warn if the training loss is larger `after` some steps, a str, than `before`."""
+    if after > before + DIVERGENCE * abs(before):
+        warnings.warn(
+            f"{name} diverged: the loss of the training rows is larger after {steps} than before; "
+            f"lower learning_rate={learning_rate:.3g}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def draw_weighted(weight, fraction, random, group=None):

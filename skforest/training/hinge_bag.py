@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._kernels.base.loss import CallbackKernel
 from .._kernels.base.rows import random_stream
 from .._kernels.hinge.features import padded
 from .._kernels.hinge.trainer import HingeTrainer, padded_vector
-from .early_stopping import draw_weighted
+from .early_stopping import draw_weighted, warn_of_divergence
 from .hinge_packing import HingePacker, compacted
 from .losses import robust_size
 
@@ -191,6 +192,8 @@ class HingeTraining:
                 break
         if self.best is not None:
             self.trainer.restore(self.best)
+        if isinstance(self.loss, CallbackKernel):
+            self._warn_of_divergence()
 
     def _end_in(self, n_steps):
         """End after at most `n_steps` further steps, with the final rate of the schedule.
@@ -271,6 +274,17 @@ class HingeTraining:
             rows = rows[:FIRST_ROWS]  # the canonical order is random
             raw = self.trainer.respond(self.source.subset(rows).table())
             self.loss.adapt(robust_size(self.target[rows] - raw, self.weight[rows]))
+
+    def _warn_of_divergence(self):
+        """Warn if training has increased the loss of the user on some of the first rows."""
+        rows = self.trained_rows[:FIRST_ROWS]
+        raw, y = self.trainer.respond(self.source.subset(rows).table()), self.target[rows]
+        if (y == y[:1]).all():  # there is nothing to learn, and the loss may begin at 0
+            return
+        losses = [self.loss.losses(response, y) for response in (np.zeros_like(raw), raw)]
+        before, after = (np.average(part, weights=self.weight[rows]) for part in losses)
+        rate = self.settings.learning_rate
+        warn_of_divergence("training", before, after, f"{self.n_done} steps", rate)
 
     def _rates(self, steps):
         rate = np.full(len(steps), float(self.settings.learning_rate))

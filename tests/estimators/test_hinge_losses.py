@@ -13,6 +13,7 @@ from makers import quick_hinge as quick
 from skforest._kernels.base.loss import BinaryLogLossKernel, LogLossKernel, sharpened_scores
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import d2_tweedie_score, log_loss
 
 from skforest import (
@@ -278,6 +279,21 @@ def test_losses_of_the_user_train(monkeypatch):
     model = quick(RandomHingeForestRegressor, **options | own).fit(X, counts)
     assert np.corrcoef(np.log(model.predict(X)), X[:, 0])[0, 1] > 0.9
     assert np.nanmin(model.oob_prediction_) > 0 and model.oob_score_ > 0.3
+
+
+def test_a_loss_of_the_user_with_a_link_learns_as_slowly_as_the_named_one():
+    """Gradients grow exponentially with the response."""
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(300, 4)), rng.normal(size=(500, 4))
+    counts, new = (rng.poisson(np.exp(A[:, 0] + np.abs(A[:, 1]))) for A in (X, T))
+    models = [
+        RandomHingeForestRegressor(30, max_iter=300, n_bags=2, loss=loss, random_state=0)
+        for loss in ("poisson", OwnPoisson())
+    ]
+    named, own = (d2_tweedie_score(new, m.fit(X, counts).predict(T), power=1) for m in models)
+    assert own > named - 0.1 and named > 0.5
+    with pytest.warns(ConvergenceWarning, match=r"diverged.*after 100 steps.*learning_rate=0.2"):
+        models[1].set_params(learning_rate=0.2, max_iter=100).fit(X, counts)
 
 
 def test_a_loss_of_the_user_for_labels():

@@ -15,12 +15,10 @@ from .calibration import MeanRatio, QuantileShift
 from .leaves import HuberLeaves, NewtonLeaves, QuantileLeaves
 from .parameters import HuberLoss, LossParameters, TweedieLoss
 from .scales import LabelScale, QuantileScale, RatioScale, TargetScale
-from .training_loss import TrainingLoss
+from .training_loss import LINKED_RATE, TrainingLoss
 from .user import Loss, user_loss
 
 LOG_STEP, LABEL_STEP = 4.0, 20.0  # largest steps of leaves, before the learning rate
-# Factor of the learning rate of hinge forests: gradients grow exponentially with the response.
-POISSON_RATE = 1 / 30
 
 
 def squared_error(n_outputs):
@@ -56,8 +54,8 @@ def quantile(n_outputs, quantile=0.5):
 
 def poisson(n_outputs):
     """The negative log-likelihood of counts."""
-    rate = POISSON_RATE
-    return _of_log_mean(n_outputs, kernels.PoissonKernel, RatioScale("poisson"), hinge_rate=rate)
+    parts = kernels.PoissonKernel, RatioScale("poisson")
+    return _of_log_mean(n_outputs, *parts, hinge_rate=LINKED_RATE)
 
 
 def gamma(n_outputs):

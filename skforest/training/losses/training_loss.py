@@ -7,6 +7,10 @@ from .calibration import MeanRatio, QuantileShift
 from .leaves import NewtonLeaves, QuantileLeaves
 from .scales import TargetScale
 
+# Factor of the learning rate of hinge forests with a link: gradients may grow exponentially with
+# the response. Other links lose nothing (chosen without a stored measurement).
+LINKED_RATE = 1 / 30
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingLoss:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..._kernels.base.loss import CallbackKernel
 from .scales import TargetScale
-from .training_loss import TrainingLoss
+from .training_loss import LINKED_RATE, TrainingLoss
 
 
 class Loss:
@@ -24,8 +24,8 @@ class Loss:
     predictions; `inverse_link` is not used.
 
     Hinge forests use only the first derivatives. Their regressors are trained in units of the
-    standard deviation of y, or in the units of y if `inverse_link` is overridden; rows are drawn
-    in proportion to their weights.
+    standard deviation of y, or in the units of y if `inverse_link` is overridden, with a smaller
+    `learning_rate` if that is "auto"; rows are drawn in proportion to their weights.
 
     Several threads may call the methods at once, and the methods must not change their arguments.
     `skforest.save` refuses estimators with such a loss; use pickle for them.
@@ -135,7 +135,9 @@ def user_loss(given, n_outputs, *, in_units=False, is_one_hot=False):
     has_unit = in_units and not (is_one_hot or given._has_link)
     scale = UserScale(UserKernel(given, n_outputs), is_one_hot, has_unit)
     link = "softmax" if is_one_hot else "identity"
-    return TrainingLoss(n_outputs, partial(UserKernel, given), scale, link, for_trees=True)
+    rate = LINKED_RATE if given._has_link and not is_one_hot else 1.0
+    parts = {"hinge_rate": rate, "for_trees": True}
+    return TrainingLoss(n_outputs, partial(UserKernel, given), scale, link, **parts)
 
 
 @dataclass(frozen=True)
