@@ -119,8 +119,8 @@ REGRESSOR_PARAMETERS = (
 loss : str, HuberLoss, TweedieLoss or Loss
     Loss to minimise. Targets are in units of the standard deviation of each output; for
     "absolute_error", "huber" and "quantile", it is estimated in a way that outliers hardly change.
-    "squared_error": for means. "absolute_error": for medians. "huber": between the two; bags are
-    stopped early by the absolute error. "quantile": for the quantiles in `quantile`; with early
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; the limit
+    for early stopping does not change. "quantile": for the quantiles in `quantile`; with early
     stopping, predictions are then shifted by the quantile of the residuals of held-out rows,
     unless that increases their loss. "poisson": for counts, at least 0. "gamma": for positive
     targets. "tweedie": for targets of at least 0, some of them exactly 0. With the last three,

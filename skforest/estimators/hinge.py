@@ -143,8 +143,8 @@ REGRESSOR_PARAMETERS = (
 loss : str, HuberLoss or Loss
     Loss to minimise. Targets are in units of the standard deviation of each output; for
     "absolute_error", "huber" and "quantile", it is estimated in a way that outliers hardly change.
-    "squared_error": for means. "absolute_error": for medians. "huber": between the two; early
-    stopping uses the absolute error. "quantile": for the quantile in `quantile`; predictions are
+    "squared_error": for means. "absolute_error": for medians. "huber": between the two; the limit
+    for early stopping does not change. "quantile": for the quantile in `quantile`; predictions are
     then shifted so that this fraction of held-out targets lies below them. "poisson": for counts,
     at least 0; the trees add up to the logarithm of the mean. `HuberLoss` is "huber" with a
     parameter, such as ``HuberLoss(delta=2.0)``. You can also pass a `Loss`, a differentiable loss

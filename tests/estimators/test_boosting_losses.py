@@ -356,6 +356,15 @@ def test_rounds_without_a_split_do_not_diverge():
     quick(ObliqueBoostingClassifier).fit(np.ones((120, 2)), np.arange(120) % 3)
 
 
+def test_early_stopping_with_a_large_limit_of_huber_is_that_of_means():
+    """With the absolute error instead, bags would stop near the median, far below the mean."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3))
+    y = np.exp(0.3 * X[:, 0]) * rng.exponential(size=1000)
+    model = ObliqueBoostingRegressor(loss=HuberLoss(1e6), random_state=0).fit(X, y)
+    assert 0.9 < model.predict(X).mean() / y.mean() < 1.1
+
+
 def test_a_loss_that_grows_is_reported():
     X, y = rows_of(ObliqueBoostingRegressor)
     options = {"learning_rate": 3.0, "early_stopping": False, "linear_start": None}

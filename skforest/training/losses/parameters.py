@@ -36,7 +36,8 @@ class HuberLoss(LossParameters):
     delta : float, default=1.35
         Absolute residual above which the loss grows linearly, greater than 0. Its unit is three
         times the median absolute residual of the training rows, which is about two standard
-        deviations if there are no outliers; the unit is updated while residuals become smaller.
+        deviations if there are no outliers; the unit is updated while residuals become smaller,
+        except in the losses of held-out rows.
 
     See Also
     --------
@@ -59,7 +60,7 @@ class HuberLoss(LossParameters):
     ...     print("delta", delta, "R2", round(model.score(X[200:], y[200:]), 1))
     delta 0.5 R2 0.7
     delta 1.35 R2 0.6
-    delta 20.0 R2 -0.7
+    delta 20.0 R2 -4.1
     """
 
     _name = "huber"
