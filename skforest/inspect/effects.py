@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import floor
 from numbers import Integral
 
 import narwhals.stable.v2 as nw
@@ -25,7 +26,7 @@ from ..table.frames import (
 )
 from .contents import check_int, column_numbers, output_number
 from .pairs import MAX_POINTS, PairEffect, predicted
-from .picture import COLOURS, panels
+from .picture import COLOURS, number, panels
 
 KINDS = ("average", "individual", "both", "ale")
 METHODS = ("auto", "predict_proba", "decision_function")
@@ -304,7 +305,7 @@ class EffectDisplay:
         gap = 1.0 if is_category or n_known == 1 else GAP * np.ptp(known)
         x = np.append(known, known[-1] + gap)[: len(effect.values)]
         is_whole = not effect.is_date and (known == np.rint(known)).all()
-        is_few = is_whole and np.ptp(known) < N_BARS
+        is_few = n_known == 1 or (is_whole and np.ptp(known) < N_BARS)
         for part in (slice(n_known), slice(n_known, None)):  # a curve; a point, if it is missing
             is_point = part.start is not None
             if not len(x[part]):
@@ -340,12 +341,21 @@ class EffectDisplay:
             steps = [1, 2, 5, 10]
             ax.xaxis.set_major_locator(MaxNLocator("auto", steps=steps, integer=bool(is_few)))
             ax.xaxis.set_major_formatter(ScalarFormatter(useOffset=False))
-        ticks = known if effect.values.dtype == object else ax.get_xticks()
+        ticks = known if effect.values.dtype == object or len(known) == 1 else ax.get_xticks()
         ticks = [tick for tick in ticks if known[0] <= tick <= known[-1]]
         labels = ax.xaxis.get_major_formatter().format_ticks(ticks)
         if effect.values.dtype == object:
             labels = [level_text(level) for level in effect.values[: len(known)]]
-        factor = "" if effect.is_date else ax.xaxis.get_major_formatter().get_offset()
+        elif len(known) == 1:
+            [value] = known.tolist()
+            labels = [
+                str(np.datetime64(floor(value), "D")) if effect.is_date else number(value, 4)
+            ]
+        factor = (
+            ""
+            if effect.is_date or len(known) == 1
+            else ax.xaxis.get_major_formatter().get_offset()
+        )
         ticks = [*ticks, *x[len(known) :]]
         labels = [*labels, "missing"][: len(ticks)]
         ax.set_xticks(ticks, labels, parse_math=False)

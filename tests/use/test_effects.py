@@ -553,3 +553,27 @@ def test_effects_need_a_column():
     X = np.random.default_rng(0).normal(size=(30, 2))
     with pytest.raises(ValueError, match="columns is empty"):
         EffectDisplay.from_estimator(ManifoldForestRegressor(2).fit(X, X[:, 0]), X, [])
+
+
+@pytest.mark.parametrize(
+    "value, label",
+    [
+        (1.5, "1.5"),
+        (3, "3"),
+        (-2.5e-7, "\u22122.500e\u221207"),
+        ("2024-01-18 12:00", "2024-01-18"),
+    ],
+)
+def test_a_single_known_value_is_visible(value, label):
+    value = pd.Timestamp(value) if isinstance(value, str) else value
+    frame = pd.DataFrame({"a": [value] * 40, "x": np.arange(40.0)})
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(2)).fit(frame, frame["x"])
+    for n_missing in (0, 9):
+        rows = frame.copy()
+        rows.loc[: n_missing - 1, "a"] = None
+        [ax] = EffectDisplay.from_estimator(model, rows, ["a"]).axes_
+        assert ax.lines[0].get_marker() == "o" and len(ax.lines[0].get_xdata()) == 1
+        shown = [label, "missing"][: 1 + (n_missing > 0)]
+        assert [text.get_text() for text in ax.get_xticklabels()] == shown
+        bar, low, high = ax.patches[0].get_bbox(), *ax.get_xlim()
+        assert bar.height == pytest.approx(0.1) and bar.width > 0.3 * (high - low)
