@@ -267,9 +267,9 @@ class TrainingCurveDisplay:
     curves : dict of str to list of ndarray, or to dict of str to ndarray
         Maps the name of each panel to its curves: one for each bag or tree, or one for each set by
         the name of the set.
-    first : int, default=1
-        Number of the first entry of each curve.
-    x_label : str, default="epoch"
+    first : int or dict of str to int, default=1
+        Number of the first entry of each curve, or that of each panel by its name.
+    x_label : str or dict of str to str, default="epoch"
     member_name : str, default="tree"
         What a curve belongs to.
 
@@ -355,12 +355,12 @@ class TrainingCurveDisplay:
             x_label = "evaluation"
         elif forest.aggregate == "sum":
             first, x_label = 0, "round"
-        elif list(found) == [CURVES["refine_curve_"]]:
-            first, x_label = 0, "sweep"
-        display = cls(
-            found, first=first, x_label=x_label, member_name="bag" if is_bags else "tree"
-        )
-        return display.plot(ax=ax)
+        first, x_label = dict.fromkeys(found, first), dict.fromkeys(found, x_label)
+        refined = CURVES["refine_curve_"]
+        if refined in found:  # the first entry is before the first sweep
+            first[refined], x_label[refined] = 0, "sweep"
+        options = {"first": first, "x_label": x_label, "member_name": "bag" if is_bags else "tree"}
+        return cls(found, **options).plot(ax=ax)
 
     @classmethod
     def _of_sets(cls, estimator, sets, scoring):
@@ -391,32 +391,35 @@ class TrainingCurveDisplay:
         return self
 
     def _plot_panel(self, ax, name, curves):
+        first, x_label = (
+            one[name] if isinstance(one, dict) else one for one in (self.first, self.x_label)
+        )
         if isinstance(curves, dict):
-            lines = self._plot_sets(ax, curves)
+            lines = self._plot_sets(ax, first, curves)
         else:
-            lines = self._plot_members(ax, name, curves)
-        ax.set(xlabel=self.x_label, ylabel=name)
+            lines = self._plot_members(ax, first, name, curves)
+        ax.set(xlabel=x_label, ylabel=name)
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.spines[["top", "right"]].set_visible(False)
         if ax.get_legend_handles_labels()[0]:
             add_legend(ax, frameon=False)
         return lines
 
-    def _plot_sets(self, ax, curves):
+    def _plot_sets(self, ax, first, curves):
         lines = []
         for number, (name, curve) in enumerate(curves.items()):
             style = {"color": COLOURS[number % len(COLOURS)], "label": in_legend(name)}
-            lines += ax.plot(self.first + np.arange(len(curve)), curve, linewidth=1.6, **style)
+            lines += ax.plot(first + np.arange(len(curve)), curve, linewidth=1.6, **style)
             if not np.isnan(curve).all():
                 best = int(np.nanargmax(curve))
                 style["label"] = None
-                ax.plot(self.first + best, curve[best], "o", markersize=5, **style)
+                ax.plot(first + best, curve[best], "o", markersize=5, **style)
         return lines
 
-    def _plot_members(self, ax, name, curves):
+    def _plot_members(self, ax, first, name, curves):
         several, lines = len(curves) > 1, []
         for curve in curves:
-            x = self.first + np.arange(len(curve))
+            x = first + np.arange(len(curve))
             style = {"color": COLOURS[0], "linewidth": 0.9, "alpha": 0.6} if several else {}
             style = style or {"color": COLOURS[0], "linewidth": 1.6}
             label = f"each {self.member_name}" if several and not lines else None
@@ -429,6 +432,6 @@ class TrainingCurveDisplay:
         if several:
             n_common = min(map(len, curves))
             mean = np.mean([curve[:n_common] for curve in curves], axis=0)
-            x = self.first + np.arange(n_common)
+            x = first + np.arange(n_common)
             ax.plot(x, mean, color="black", linewidth=1.6, label="mean")
         return lines
