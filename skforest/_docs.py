@@ -140,7 +140,7 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
     Importances of the features; at least 0, with sum 1.
 oob_score_ : float
     Out-of-bag accuracy (with several outputs, the fraction of rows with all labels correct), or R2
-    averaged over outputs. Only with `oob_score`.
+    averaged over outputs, without class weights. Only with `oob_score`.
 oob_decision_function_ : ndarray of shape (n_samples, n_classes_), float64, or list of such arrays
     Class probabilities of every training sample, from the trees that did not draw it, or that a
     blend trained without it; NaN where there are none, or where its weight, or that of its class,

@@ -277,7 +277,7 @@ class _Blend(TableEstimator):
         self._keep_scores(compared.compared_y, response, compared.compared_count)
         if self.oob_score:
             rows = compared.of_samples(response), response, compared.compared_y
-            self._set_oob_attributes(*rows, compared.compared_weight)
+            self._set_oob_attributes(*rows, compared.compared_count)
         forest = OwnMember(FOREST, self._baseline())
         forest.take_class_weight(self)
         score = comparison(self, criterion_of(self, compared, kept), compared)

@@ -166,8 +166,8 @@ feature_importances_ : ndarray of shape (n_features_in_,), float64
     of its terms. For "absolute_error" and "quantile", splits separate signs of residuals, and the
     decrease stays large in late trees that fit noise: prefer permutation importances.
 oob_score_ : float
-    `score` of the predictions of held-out training rows, before leaves were fitted again on them;
-    only if every row was held out by one of several bags.
+    `score` of the predictions of held-out training rows, before leaves were fitted again on them,
+    without class weights; only if every row was held out by one of several bags.
 """
 
 CLASSIFIER_ATTRIBUTES = (

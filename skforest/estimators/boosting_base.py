@@ -364,7 +364,7 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
             return
         if len(rows) > len(data):
             response = mean_by_row(response, rows.weight, data.in_copies()[1])
-        self._set_oob_attributes(data.of_samples(response), response, data.y, data.weight)
+        self._set_oob_attributes(data.of_samples(response), response, data.y, data.count)
 
     # ------------------------------------------------------------------------------------- stages
 

@@ -72,6 +72,6 @@ class BootstrapMixin:
                 "used to compute any reliable OOB estimates."
             )
         of_samples = data.of_samples(response)
-        y, response = data.y[known], response[known]
-        self._set_oob_attributes(of_samples, response, y, data.weight[known])
-        self._keep_scores(y, response, data.count[known])
+        y, response, count = data.y[known], response[known], data.count[known]
+        self._set_oob_attributes(of_samples, response, y, count)
+        self._keep_scores(y, response, count)

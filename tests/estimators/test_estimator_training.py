@@ -98,12 +98,16 @@ def test_oob_score_by_hand(estimator, weighted):
     ],
     ids=["forest", "boosting", "blend"],
 )
-def test_scores_of_held_out_rows_count_the_weights_of_classes(model):
+def test_scores_of_held_out_rows_are_those_of_new_rows_without_class_weights(model):
+    """Weights of samples count, as in `score`."""
     X, y = task(ManifoldForestClassifier())
-    model.set_params(class_weight={0: 1, 1: 1, 2: 9}).fit(X, y)
-    hits = model.oob_decision_function_.argmax(axis=1) == y
-    assert model.oob_score_ == pytest.approx(np.average(hits, weights=np.where(y == 2, 9, 1)))
-    assert abs(model.oob_score_ - hits.mean()) > 0.01
+    weight = np.random.default_rng(0).integers(1, 4, size=len(y))
+    model.set_params(class_weight={0: 1, 1: 1, 2: 9}).fit(X, y, weight)
+    seen = ~np.isnan(model.oob_decision_function_[:, 0])
+    hits, weight = (model.oob_decision_function_.argmax(axis=1) == y)[seen], weight[seen]
+    assert model.oob_score_ == pytest.approx(np.average(hits, weights=weight))
+    weighted = np.average(hits, weights=weight * np.where(y == 2, 9, 1)[seen])
+    assert abs(model.oob_score_ - weighted) > 0.01
 
 
 @pytest.mark.needs("min_weight_fraction_leaf")

@@ -80,6 +80,9 @@ class Loss:
     def initial(self, y, weight):
         """Return the initial raw prediction; by default, the mean of y.
 
+        CO2 forests and non-greedy trees also call it with the rows of a node, of which all may
+        have the same target, so that there are classes without rows.
+
         Parameters
         ----------
         y : ndarray of shape (n_rows, n_outputs), float64
