@@ -355,10 +355,10 @@ class TrainingCurveDisplay:
             x_label = "evaluation"
         elif forest.aggregate == "sum":
             first, x_label = 0, "round"
-        first, x_label = dict.fromkeys(found, first), dict.fromkeys(found, x_label)
         refined = CURVES["refine_curve_"]
         if refined in found:  # the first entry is before the first sweep
-            first[refined], x_label[refined] = 0, "sweep"
+            first = dict.fromkeys(found, first) | {refined: 0}
+            x_label = dict.fromkeys(found, x_label) | {refined: "sweep"}
         options = {"first": first, "x_label": x_label, "member_name": "bag" if is_bags else "tree"}
         return cls(found, **options).plot(ax=ax)
 
