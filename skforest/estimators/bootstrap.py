@@ -48,15 +48,18 @@ class BootstrapMixin:
     def _set_oob(self, sampling, data):
         """Predict every row with the members that did not draw it; set the oob attributes.
 
-        If rows have copies, a member counts with the share of the copies that it did not draw.
+        If rows have copies, a member counts with the share of the copies that it did not draw, and
+        a row with the share that any member did not draw.
         """
-
         first = vars(self).get("_samples", {}).get("first", 0)
+        drawn_by_all = np.ones(len(data))
 
         def share_left(number):
             if number < first:  # it was trained on other rows, which may be among these
                 return np.zeros(len(data))
-            return sampling.share_left(data, tree_seed(self._seed, number))
+            share = sampling.share_left(data, tree_seed(self._seed, number))
+            drawn_by_all[:] *= 1 - share
+            return share
 
         response, known = self._mean_response(data, share_left)
         unit = "bags" if hasattr(self, "n_bags") else "trees"
@@ -72,6 +75,7 @@ class BootstrapMixin:
                 "used to compute any reliable OOB estimates."
             )
         of_samples = data.of_samples(response)
-        y, response, count = data.y[known], response[known], data.count[known]
+        count = (data.count * (1 - drawn_by_all))[known]
+        y, response = data.y[known], response[known]
         self._set_oob_attributes(of_samples, response, y, count)
         self._keep_scores(y, response, count)

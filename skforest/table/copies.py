@@ -13,10 +13,11 @@ MAX_COPIES = 100  # parts into which a row is divided at most
 # Rows repeat by chance if so large a share occurs only once, among all rows and among rows with
 # the same target (if there are at least MIN_ALIKE). In a bootstrap sample, the share is 0.58.
 SINGLE_SHARE, MIN_ALIKE = 2 / 3, 20
-# Rows repeat by nature if this share of the weight is in rows whose X has several targets; or if
-# rows occur MEAN_COPIES times on average, and the values of each column MEAN_OF_VALUES times.
-# Chosen on simulated tables of categories; no command repeats this.
-OTHERS_SHARE, MEAN_COPIES, MEAN_OF_VALUES = 0.05, 2.0, 10.0
+# Rows repeat by nature only if each column has at most FEW_VALUES values, or if values occur in
+# MEAN_COPIES distinct rows on average; and if rows whose X has several targets have the share
+# OTHERS_SHARE of the weight, or if rows have MEAN_COPIES copies on average, and values
+# MEAN_OF_VALUES. Chosen on simulated tables; no command repeats this.
+FEW_VALUES, MEAN_COPIES, OTHERS_SHARE, MEAN_OF_VALUES = 20, 2.0, 0.05, 10.0
 
 
 def copies_of_rows(data, also_repeated=True):
@@ -44,20 +45,22 @@ def copies_of_rows(data, also_repeated=True):
 
 
 def _repeat_by_nature(data, count, has_others):
-    """Return whether rows repeat because the columns have few values, see `OTHERS_SHARE`."""
-    total = count.sum()
+    """Return whether rows repeat because the columns have few values, see `FEW_VALUES`."""
+    n_values, total = _most_values(data.X), count.sum()
+    if n_values > FEW_VALUES and len(data) < MEAN_COPIES * n_values:
+        return False
     if count[has_others].sum() >= OTHERS_SHARE * total:
         return True
-    return total >= MEAN_COPIES * len(data) and total >= MEAN_OF_VALUES * _most_values(data.X)
+    return total >= MEAN_COPIES * len(data) and total >= MEAN_OF_VALUES * n_values
 
 
 def _most_values(X):
     """Return the largest number of distinct values in a column."""
-    if sparse.issparse(X):
-        X = X.tocsc()
-        columns = (X.data[start:end] for start, end in zip(X.indptr, X.indptr[1:]))
-        return max(len(np.unique(column)) for column in columns) + 1
-    return max(len(np.unique(X[:, f])) for f in range(X.shape[1]))
+    if not sparse.issparse(X):
+        return max(len(np.unique(column)) for column in X.T)
+    X = X.tocsc()
+    columns = [X.data[start:end] for start, end in zip(X.indptr, X.indptr[1:])]
+    return max(len(np.unique(column)) + (len(column) < X.shape[0]) for column in columns)
 
 
 def _repeated(data):

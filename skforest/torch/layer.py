@@ -88,10 +88,12 @@ def check_option(name, value, options):
 
 def known_moments(z, has_nan):
     """Mean and variance of the samples without a NaN, and their number, all as tensors."""
-    n = (~has_nan).sum().to(z.dtype)
-    mean = z.masked_fill(has_nan, 0.0).sum(dim=0) / n
+    wide = z.to(torch.promote_types(z.dtype, torch.float32))  # sums of halves may be infinite
+    n = (~has_nan).sum().to(wide.dtype)
+    mean = wide.masked_fill(has_nan, 0.0).sum(dim=0) / n
     # Several times as fast as `torch.var`.
-    return mean, (z - mean).masked_fill(has_nan, 0.0).square().sum(dim=0) / n, n
+    variance = (wide - mean).masked_fill(has_nan, 0.0).square().sum(dim=0) / n
+    return mean.to(z.dtype), variance.to(z.dtype), n
 
 
 @with_texts(**SHARED_DOC)

@@ -171,12 +171,35 @@ def test_copies_of_rows_of_few_categories():
     # In a bootstrap sample of distinct rows, too.
     drawn = rng.multinomial(len(once), np.full(len(once), 1 / len(once))).astype(float)
     assert set(numbers(once, target, drawn).values()) == {1}
-    # Some rows with several targets tell that all rows repeat, whatever values they have.
-    X, y = np.arange(100, dtype=np.float32)[:, None], np.zeros((100, 1))
-    for n_others, has_copies in ((3, False), (12, True)):
+    # Some rows with several targets tell that all rows repeat, if there are few values.
+    for n, n_others, has_copies in ((20, 0, False), (20, 1, True), (21, 1, False)):
+        X, y = np.arange(n, dtype=np.float32)[:, None], np.zeros((n, 1))
         both = np.concatenate([X, X[:n_others]]), np.concatenate([y, y[:n_others] + 1])
-        found = numbers(*both, np.concatenate([np.full(100, 3.0), np.ones(n_others)]))
-        assert found[99, 0] == (3 if has_copies else 1)
+        found = numbers(*both, np.append(np.full(n, 9.0), np.ones(n_others + 1))[: n + n_others])
+        assert found[n - 1, 0] == (9 if has_copies else 1)
+
+
+@pytest.mark.parametrize("weight", [3, 30])
+def test_weights_of_numbers_are_not_copies(weight):
+    """Noise would be known otherwise, since copies of held-out rows are trained on."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 4)), rng.integers(0, 2, 500)
+    X, y = np.concatenate([X, X[:25]]), np.concatenate([y, 1 - y[:25]])
+    given = rng.integers(1, 2 * weight, 525)
+    forest = ManifoldForestClassifier(30, bootstrap=True, oob_score=True, random_state=0)
+    boosting = skforest.ObliqueBoostingClassifier(50, random_state=0)
+    for model in (forest, boosting):
+        assert model.fit(X, y, sample_weight=given).oob_score_ < 0.62
+
+
+def test_out_of_bag_scores_of_few_trees_where_rows_repeat():
+    """Copies that a tree drew do not count; on noise, they made .55 of the score."""
+    rng, scores = np.random.default_rng(0), []
+    for seed in range(20):
+        X, y = rng.integers(0, 3, size=(600, 3)).astype(float), rng.integers(0, 2, 600)
+        model = ManifoldForestClassifier(1, oob_score=True, random_state=seed)
+        scores.append(model.fit(X, y).oob_score_)
+    assert 0.46 < np.mean(scores) < 0.52
 
 
 OF_CELLS = [
