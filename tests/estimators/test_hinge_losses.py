@@ -22,10 +22,11 @@ from skforest import (
     RandomHingeForestClassifier,
     RandomHingeForestRegressor,
 )
+from skforest.table.training_set import TrainingSet
 from skforest.training import hinge, losses
 from skforest.training.hinge import HingeMethod, calibrated_baseline, found_temperature
 from skforest.training.losses import registry, weighted_quantile
-from skforest.training.losses.scales import QuantileScale
+from skforest.training.losses.scales import QuantileScale, with_outlier_weights
 
 # ------------------------------------------------------------------------------------------ losses
 
@@ -118,6 +119,10 @@ def test_rare_targets_apart_from_all_others_weigh_as_much_as_rows_beyond_the_qua
         assert QuantileScale(level).outlier_factor(outliers, weight) is None
     assert scale.outlier_factor(np.exp(2 * y), weight) is None
     assert scale.outlier_factor(np.where(y > 0, y, 0) * (y > 2), weight) is None
+    # Other rows do not become copies because outliers count less.
+    rows = TrainingSet(np.arange(1000.0, dtype=np.float32)[:, None], outliers, weight)
+    found = with_outlier_weights(rows, scale).weight
+    assert found.max() == 1 and found.min() == pytest.approx(factor.min())
 
 
 def test_the_limit_of_huber_follows_the_residuals():

@@ -206,9 +206,15 @@ class LabelScale(TargetScale):
 
 
 def with_outlier_weights(data, scale):
-    """Return the training set with the factors of `outlier_factor`."""
+    """Return the training set with the factors of `outlier_factor`.
+
+    The largest weight is 1, because the rows are not copies, see `are_copies`.
+    """
     factor = scale.outlier_factor(data.y, data.weight)
-    return data if factor is None else data.with_weight(data.weight * factor)
+    if factor is None:
+        return data
+    weighted = data.with_weight(data.weight * factor)
+    return weighted.sample(weighted.weight / weighted.weight.max())
 
 
 def for_squared_errors(data, scale):
