@@ -501,8 +501,8 @@ def slim(estimator):
     >>> for model in (forest, skforest.slim(forest)):
     ...     proba = model.predict_proba(X[77:78]).round(2)
     ...     print(f"{model.forest_.nbytes / 1000:.0f} kB, prediction {proba[0]}")
-    31 kB, prediction [0.   0.72 0.28]
-    20 kB, prediction [0.   0.72 0.28]
+    31 kB, prediction [0.   0.73 0.27]
+    19 kB, prediction [0.   0.73 0.27]
     """
     if unwrapped(estimator).estimator is not estimator:
         return rewrapped(estimator, slim)

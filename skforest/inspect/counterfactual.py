@@ -146,7 +146,7 @@ def counterfactual(
     ...     for name, (before, after) in found.changes.items():
     ...         print(name, "from", before, "to", round(after, 2))
     petal width (cm) from 1.0 to 1.65
-    petal length (cm) from 3.5 to 5.79
+    petal length (cm) from 3.5 to 5.3
     """
     for name, count in (("n_answers", n_answers), ("n_starts", n_starts)):
         if not (isinstance(count, Integral) and count > 0):

@@ -336,7 +336,7 @@ def export_graphviz(
     0 [label="petal width (cm) <= 0.800
     1 [label="samples = 47
     0 -> 1 [labeldistance=2.5, labelangle=45, headlabel="True"] ;
-    2 [label="samples = 102
+    2 [label="samples = 103
     0 -> 2 [labeldistance=2.5, labelangle=-45, headlabel="False"] ;
     }
     """
