@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor
 from numbers import Integral
 
 import narwhals.stable.v2 as nw
@@ -13,7 +12,7 @@ from sklearn.base import is_classifier
 from .._kernels.base.rows import random_stream
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import draw_seed
-from ..table.dates import DateFeatures, days_of
+from ..table.dates import DateFeatures, day_text, days_of
 from ..table.feature_map import level_text
 from ..table.frames import (
     CATEGORY,
@@ -348,9 +347,7 @@ class EffectDisplay:
             labels = [level_text(level) for level in effect.values[: len(known)]]
         elif len(known) == 1:
             [value] = known.tolist()
-            labels = [
-                str(np.datetime64(floor(value), "D")) if effect.is_date else number(value, 4)
-            ]
+            labels = [day_text(value) if effect.is_date else number(value, 4)]
         factor = (
             ""
             if effect.is_date or len(known) == 1

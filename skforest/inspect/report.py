@@ -3,7 +3,6 @@
 import html
 from functools import cached_property, partial
 from itertools import combinations
-from math import floor
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -14,6 +13,7 @@ from .._version import __version__
 from ..estimators.prediction import is_forest, prediction_of
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import numbers_rows, size_text, why_no_category
+from ..table.dates import day_text
 from ..table.frames import CATEGORY, DATE, as_array, as_frame
 from .comparison import (
     METRICS,
@@ -251,10 +251,7 @@ def _columns(subject):
             if not is_date and numbers_rows(codes):
                 note = "another whole number in every row"
             ends = np.nanpercentile(codes, [0, 50, 100]) if len(values) else ()
-            shown = " / ".join(
-                str(np.datetime64(floor(end), "D")) if is_date else cell_text(float(end))
-                for end in ends
-            )
+            shown = " / ".join(day_text(end) if is_date else cell_text(float(end)) for end in ends)
         missing = 100 * np.isnan(codes).mean()
         share = f"{missing:.3g} %" if missing else ""
         rows.append((name, kind, share, len(values), shown, note))

@@ -1,4 +1,4 @@
-"""How many rows each distinct row of a TrainingSet stands for when rows are held out or drawn.
+"""The number of copies of each row of a TrainingSet, where rows are held out or drawn.
 
 Equal rows are merged. If a table repeats its rows by nature, as one of a few categories does, new
 rows repeat them as well, and each of their copies is a row. If rows were multiplied to weight

@@ -1,5 +1,6 @@
 """Dates as numbers."""
 
+import math
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import product
@@ -281,6 +282,11 @@ def days_of(table, j, form="ISO"):
     """A column of dates as days since 1970: ndarray of shape (n_samples,), float64."""
     times = times_of(table, j, _zone_of(table.columns[j]), form)
     return (times - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+
+
+def day_text(days):
+    """Return the day of a number of days since 1970, as text: the last one that has begun."""
+    return str(np.datetime64(math.floor(days), "D"))
 
 
 def dated(series, like):

@@ -304,8 +304,8 @@ def mean_response(forest, data, is_predicted, others=()):
     """Return the mean response of each row over the members that predict it, and their number.
 
     ``is_predicted(number)`` is a mask of the rows that a member predicts, or the share with which
-    each counts. NaN if there is none.
-    Members whose number is in the dict `others` are replaced by those Forests.
+    each counts. NaN if there is none. Members whose number is in the dict `others` are replaced by
+    those Forests.
     """
     total = np.zeros((len(data), forest.n_outputs))
     n_predicting, ends = np.zeros(len(data)), []

@@ -262,8 +262,9 @@ cdef class HuberKernel(LossKernel):
         return loss
 
     def held_out_losses(self, raw, y):
-        """Return absolute errors, because the limit differs between models."""
-        return np.abs(np.subtract(raw, y)).sum(axis=1)
+        """Return losses with the first limit, that of targets of size 1: it differs later."""
+        limits = np.full(self.n_outputs, self.delta * RESIDUALS)
+        return HuberKernel(self.n_outputs, self.delta, limits).losses(raw, y)
 
 
 cdef class QuantileKernel(LossKernel):

@@ -27,20 +27,6 @@ def squared_error(n_outputs):
     return TrainingLoss(n_outputs, kernels.SquaredErrorKernel, TargetScale(), **parts)
 
 
-class ComparableHuber(kernels.HuberKernel):
-    """The Huber loss, with losses of held-out rows that can be compared between models.
-
-    Their limit does not become smaller: it is that of the targets, whose size is 1.
-    """
-
-    def __reduce__(self):
-        return type(self), super().__reduce__()[1]
-
-    def held_out_losses(self, raw, y):
-        limits = np.full(self.n_outputs, self.delta * kernels.RESIDUALS)
-        return kernels.HuberKernel(self.n_outputs, self.delta, limits).losses(raw, y)
-
-
 def absolute_error(n_outputs):
     """The absolute error; the conditional median minimises it."""
     kernel = kernels.AbsoluteErrorKernel
@@ -49,7 +35,7 @@ def absolute_error(n_outputs):
 
 def huber(n_outputs, delta=1.35):
     """The squared error up to `delta` times the size of the residuals, and linear beyond."""
-    kernel = partial(ComparableHuber, delta=float(delta))
+    kernel = partial(kernels.HuberKernel, delta=float(delta))
     return TrainingLoss(n_outputs, kernel, QuantileScale(), leaf=HuberLeaves())
 
 
