@@ -774,11 +774,11 @@ def hinge_layer(z, threshold, feature, leaves, fern, g=None):
     return out if g is None else (out, *found)
 
 
-def optimizer_step(kind, t, w, m, v, g, rate, momentum=0.9):
+def optimizer_step(kind, t, w, m, v, g, rate, momentum=0.9, squares=0.999):
     """New parameters and state after step t (Kingma and Ba; Duchi et al.; momentum)."""
     if kind == "adam":
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-        step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        m, v = 0.9 * m + 0.1 * g, squares * v + (1 - squares) * g**2
+        step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - squares**t)) + 1e-8)
     elif kind == "adagrad":
         v = v + g**2
         step = g / np.where(v > 0, np.sqrt(v), 1)

@@ -1,13 +1,12 @@
 """Random hinge forests and ferns.
 
-Lay, Harrison, Schreiber, Dawer, Barbu, "Random Hinge Forest for Differentiable Learning". The
-response of a tree is the vector of the leaf times the smallest margin on the path to it. Features,
-thresholds and vectors of all trees are trained together by stochastic gradient descent.
+Lay, Harrison, Schreiber, Dawer, Barbu, "Random Hinge Forest for Differentiable Learning".
 """
 
 import math
 
 import numpy as np
+from sklearn.base import is_regressor
 
 from .._docs import CLASS_WEIGHT, described
 from ..table.feature_grid import FeatureGrid
@@ -27,8 +26,9 @@ LARGE = 10_000  # rows from which on "auto" values are those of large tables
 ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
 
 PARAMETERS = """
-n_estimators : int
-    Number of trees in each bag, at least 1. Their responses are added.
+n_estimators : "auto" or int
+    Number of trees in each bag, at least 1. Their responses are added. "auto": 100, or 50 in
+    classification with fewer than 10000 rows.
 structure : {"tree", "fern"}
     "tree": every split has a feature and a threshold of its own. "fern": all splits of a level
     share one feature and one threshold, which halves the number of parameters and is a little
@@ -42,12 +42,13 @@ feature_shape : tuple of int or None
     Height, width and optionally number of channels of images, for features="conv". X may then have
     the shape ``(n_samples, *feature_shape)``.
 n_directions : "auto" or int
-    Number of learned inner products, which all trees of a bag share. "auto": 100, or 200 with at
+    Number of learned inner products, which all trees of a bag share. "auto": 50, or 200 with at
     least 10000 rows. With features="conv", the number of kernels, for which "auto" is 80.
 max_depth : "auto" or int
     Depth of the trees, 1 to 16. "auto": 5, or 8 with at least 10000 rows.
 n_bags : "auto" or int
-    Number of forests that are trained independently and averaged. "auto": 5.
+    Number of forests that are trained independently and averaged. "auto": 5, or 10 in
+    classification with fewer than 10000 rows.
 learning_rate : "auto" or float
     Length of the first gradient steps, greater than 0. "auto": 3 / `n_estimators`, because the
     responses of the trees are added; ten times as much with optimizer="adagrad", and a thirtieth
@@ -86,8 +87,10 @@ head : {"leaves", "linear"}
     "leaves": each leaf holds a vector with one number per output, and trees are added. "linear":
     each leaf holds a single number, and a learned matrix maps the responses of the trees to the
     outputs; this is the paper's choice for tables.
-optimizer : {"adam", "adagrad", "sgd"}
+optimizer : {"auto", "adam", "adagrad", "sgd"}
     How a gradient becomes a step. A step changes only leaves and thresholds that its rows use.
+    "auto": Adam, with 0.99 in place of 0.999 for the mean of squared gradients, and with
+    thresholds that move twice as far.
 momentum : float
     Fraction of the previous step that is added to the next one, in [0, 1). Only for "sgd".
 weight_decay : float
@@ -155,8 +158,8 @@ quantile : float
 )
 
 ATTRIBUTES = """
-n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_ : int, float
-    Resolved values of these parameters.
+n_estimators_, n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_
+    Resolved values of these parameters, int and float.
 loss_curve_ : list of ndarray
     One entry per bag: mean loss of the batches since the last evaluation. In regression, targets
     are in the units of `loss`, or of their mean for "poisson"; the squared error is halved. A
@@ -225,7 +228,7 @@ class HingeProcedure(Procedure):
         "kernel_size": [Interval(Integral, 1, 2**15, closed="both")],
         "stride": [Interval(Integral, 1, 2**15, closed="both")],
         "head": [StrOptions({"leaves", "linear"})],
-        "optimizer": [StrOptions({"adam", "adagrad", "sgd"})],
+        "optimizer": [StrOptions({"auto", "adam", "adagrad", "sgd"})],
         "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
         "weight_decay": [Interval(Real, 0.0, None, closed="left")],
         "schedule": [StrOptions({"cosine", "constant", "plateau"})],
@@ -238,7 +241,8 @@ class HingeProcedure(Procedure):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
     # Batches are those of the authors' code.
-    _printed = {"schedule": "constant", "batch_size": 53, "scaling": None, "importance_power": 0.0}
+    _printed = {"optimizer": "adam", "schedule": "constant", "batch_size": 53}
+    _printed |= {"scaling": None, "importance_power": 0.0}
 
     def __init__(
         self,
@@ -246,7 +250,7 @@ class HingeProcedure(Procedure):
         kernel_size=5,
         stride=3,
         head="leaves",
-        optimizer="adam",
+        optimizer="auto",
         momentum=0.9,
         weight_decay=0.0,
         schedule="cosine",
@@ -272,6 +276,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
         "structure": [StrOptions({"tree", "fern"})],
         "features": [StrOptions({"linear", "identity", "both", "conv"})],
         "feature_shape": [Integral, tuple, list, np.ndarray, None],
+        "n_estimators": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_directions": [StrOptions({"auto"}), Interval(Integral, 1, 2**20, closed="both")],
         "max_depth": [StrOptions({"auto"}), Interval(Integral, 1, 16, closed="both")],
         "n_bags": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -296,11 +301,6 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
     # ----------------------------------------------------------------------------------- settings
 
     def _settings(self, data, request):
-        if request.is_warm_start and request.previous.bag_start[1] != self.n_estimators:
-            raise ValueError(
-                f"n_estimators={self.n_estimators}, but warm_start=True continues with bags of "
-                f"{request.previous.bag_start[1]} trees"
-            )
         procedure = self._procedure
         FeatureGrid(self.feature_shape, self.n_features_in_)  # raises if they do not match
         is_image, n_rows = self.features == "conv", int(data.n_copies()[data.weight > 0].sum())
@@ -308,10 +308,15 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
         if is_image:
             grid = FeatureGrid.of_images(self.feature_shape, data.X.shape[1])
             fields = grid.kernel_fields(procedure.kernel_size, procedure.stride)
-        values, has_rows = self._resolved_parameters(n_rows), request.validation is not None
+        values, has_rows = self._auto(n_rows, request.previous), request.validation is not None
+        if request.is_warm_start and request.previous.bag_start[1] != values["n_estimators"]:
+            raise ValueError(
+                f"n_estimators={self.n_estimators}, but warm_start=True continues with bags of "
+                f"{request.previous.bag_start[1]} trees"
+            )
         n_directions, draws = int(values["n_directions"]), procedure.early_stopping
         return HingeSettings(
-            n_trees=int(self.n_estimators),
+            n_trees=int(values["n_estimators"]),
             depth=int(values["max_depth"]),
             fern=self.structure == "fern",
             head=procedure.head,
@@ -337,29 +342,34 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
             temperature=getattr(self, "temperature_", 1.0) if request.is_warm_start else 1.0,
         )
 
-    def _resolved_parameters(self, n_rows):
-        """Values of the parameters that may be "auto", by name."""
-        procedure, is_large = self._procedure, n_rows >= LARGE
+    def _auto(self, n_rows, previous=None):
+        """Values of the parameters that may be "auto", for bags added to a `previous` forest."""
+        procedure, is_image, is_large = self._procedure, self.features == "conv", n_rows >= LARGE
+        n_trees, n_bags = (100, 5) if is_large or is_image or is_regressor(self) else (50, 10)
+        if previous is not None:
+            n_trees, n_bags = previous.bag_start[1], max(n_bags, len(previous.bag_start) - 1)
         batch_size = min(max(n_rows // 16, 8), 128 if is_large else 64)
         if procedure.batch_size != "auto":
             batch_size = min(procedure.batch_size, max(n_rows, 2))
         n_epochs = min(max(40, 6 * n_rows / 1000), 120)
         n_steps = max(2400, math.ceil(n_epochs * n_rows / batch_size))
-        n_inner_products = 200 if is_large else 100
         rate = ADAGRAD_RATE if procedure.optimizer == "adagrad" else ADAM_RATE
         auto = {
-            "n_bags": 5,
+            "n_estimators": n_trees,
+            "n_bags": n_bags,
             "max_depth": 8 if is_large else 5,
-            "n_directions": 80 if self.features == "conv" else n_inner_products,
+            "n_directions": 80 if is_image else 200 if is_large else 50,
             "max_iter": min(n_steps, 20_000),
-            "learning_rate": rate * self._make_loss().hinge_rate / self.n_estimators,
+            "learning_rate": rate,
         }
-        values = {name: getattr(self, name) for name in auto}
-        auto |= {name: value for name, value in values.items() if not isinstance(value, str)}
+        auto |= {name: own for name in auto if (own := getattr(self, name)) != "auto"}
+        if self.learning_rate == "auto":
+            auto["learning_rate"] = rate * self._make_loss().hinge_rate / auto["n_estimators"]
         return auto | {"batch_size": batch_size}
 
     def _resolved(self, settings):
         return {
+            "n_estimators_": settings.n_trees,
             "n_bags_": settings.n_bags,
             "max_depth_": settings.depth,
             "n_directions_": settings.n_directions,
@@ -416,7 +426,7 @@ class RandomHingeForestClassifier(ForestClassifierMixin, _HingeForest):
 
     def __init__(
         self,
-        n_estimators=100,
+        n_estimators="auto",
         *,
         structure="tree",
         max_depth="auto",
@@ -540,7 +550,7 @@ class RandomHingeForestRegressor(ForestRegressorMixin, _HingeForest):
 
     def __init__(
         self,
-        n_estimators=100,
+        n_estimators="auto",
         *,
         structure="tree",
         max_depth="auto",

@@ -156,7 +156,7 @@ class StreamMixin:
         """The stream after a later part."""
         stream, known_map = stream.recentred(rows[0], known_map)
         part = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
-        rate = self._resolved_parameters(len(rows[1]))["learning_rate"]
+        rate = self._auto(len(rows[1]), self.forest_)["learning_rate"]
         if isinstance(self.learning_rate, str):
             rate *= max(LEAST_RATE, (1 + stream.bags[0].n_done / SLOW_STEPS) ** -0.5)
         method = self._method(replace(stream.settings, learning_rate=float(rate)))

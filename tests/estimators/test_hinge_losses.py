@@ -466,7 +466,7 @@ def test_intervals_between_quantiles_cover_new_rows(early_stopping, bootstrap):
         .predict(X[600:])
         for level in (0.1, 0.9)
     )
-    np.testing.assert_allclose(np.mean(y[600:] < low, axis=0), 0.1, atol=0.06)
+    np.testing.assert_allclose(np.mean(y[600:] < low, axis=0), 0.1, atol=0.07)
     np.testing.assert_allclose(np.mean(y[600:] > high, axis=0), 0.1, atol=0.06)
 
 

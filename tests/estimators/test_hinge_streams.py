@@ -398,7 +398,7 @@ def test_later_parts_improve_a_stream():
         part = slice(start, start + 60)
         scores.append(model.partial_fit(X[part], y[part]).score(X[5400:], y[5400:]))
     assert min(scores[-20:]) > 0.97 > scores[1]
-    assert model.learning_rate_ < 0.03 == pytest.approx(3 / model.n_estimators)
+    assert model.learning_rate_ < 0.03 == pytest.approx(3 / model.n_estimators_)
 
 
 def test_a_given_rate_of_a_stream_is_constant():

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from makers import assert_same_trees, quick_boosting, quick_hinge, targets
+from makers import assert_same_trees, hinge_rows, quick_boosting, quick_hinge, targets
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
@@ -16,11 +16,29 @@ from skforest import (
     ManifoldForestRegressor,
     ManifoldProcedure,
     ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
     RandomHingeForestRegressor,
     refine,
 )
 from skforest.estimators import base
 from skforest.training import hinge
+
+
+def test_a_hinge_forest_keeps_the_size_of_its_bags():
+    """The "auto" sizes for many rows are others."""
+    X, y = hinge_rows(RandomHingeForestClassifier, 80)
+    model = RandomHingeForestClassifier(max_iter=1, random_state=0, warm_start=True).fit(X, y)
+    sizes = {"n_estimators_": 50, "n_bags_": 10, "learning_rate_": 3 / 50}
+    assert vars(model).items() >= sizes.items()
+    many = np.random.default_rng(0).normal(size=(10_000, X.shape[1])), np.resize(y, 10_000)
+    assert vars(clone(model).fit(*many)).items() >= {"n_estimators_": 100, "n_bags_": 5}.items()
+    with pytest.warns(UserWarning, match="without increasing n_bags"):
+        model.fit(*many)
+    model.set_params(n_bags=11).fit(*many)
+    assert vars(model).items() >= (sizes | {"n_bags_": 11}).items()
+    assert len(model.forest_) == 550
+    with pytest.raises(ValueError, match="n_estimators=60, but warm_start=True .* of 50 trees"):
+        model.set_params(n_estimators=60, n_bags=12).fit(*many)
 
 
 @pytest.mark.parametrize(

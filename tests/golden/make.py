@@ -76,7 +76,10 @@ REGRESSORS = {
     "hinge": RandomHingeForestRegressor(20, features="identity", **HINGE),
     "hinge fern": RandomHingeForestRegressor(20, features="linear", structure="fern", **HINGE),
     "hinge head": RandomHingeForestRegressor(
-        20, procedure=HingeProcedure(head="linear", optimizer="adagrad"), **HINGE
+        20,
+        n_directions=100,
+        procedure=HingeProcedure(head="linear", optimizer="adagrad"),
+        **HINGE,
     ),
 }
 
