@@ -13,7 +13,7 @@ from .._kernels.base.rows import random_stream
 from ..forest.statistics import responses
 from .blending import flattening_temperature
 from .early_stopping import draw_weighted
-from .hinge_bag import BagSettings, HingeTraining
+from .hinge_bag import BagSettings, HingeTraining, weight_of_trained
 from .hinge_input import HingeInput
 from .losses import for_squared_errors, weighted_quantile
 from .method import Method, joined, member_of, n_members
@@ -67,6 +67,7 @@ class HingeMethod(Method):
         super().__init__(settings, task, sampling)
         self.loss, self.seed = loss, seed
         self.source, self.finds_temperature = None, False  # see `prepared`
+        self.known = {}  # inputs of bags, by the weights of their rows
 
     @property
     def n_members(self):
@@ -88,8 +89,9 @@ class HingeMethod(Method):
             if mask.any():
                 data = data.with_folds(np.where(mask, members[0], -1), self.settings.n_bags)
                 method.finds_temperature = True
-        source = self.input(data, self.emphasis(data))
-        method.source = replace(source, is_kept_apart=is_kept_apart)
+        method.known = {}
+        weight = data.weight if is_kept_apart is None else np.where(is_kept_apart, 0, data.weight)
+        method.source = replace(method.input_of(data, weight), is_kept_apart=is_kept_apart)
         return data, method
 
     def _may_find_temperature(self, data, n_before):
@@ -131,6 +133,18 @@ class HingeMethod(Method):
             n_read = max(MANY_COLUMNS, int(np.count_nonzero(data.weight)))
         return HingeInput.of_table(data, emphasis, settings.has_unit_weights, n_read)
 
+    def input_of(self, data, weight):
+        """Return the `input` of bags for which rows have these weights.
+
+        Importances do not know the labels of rows without weight: for many columns and few rows,
+        they would tell a good part of them, and every score on such rows would be too good.
+        """
+        key = weight.tobytes()
+        if key not in self.known:
+            data = data.sample(weight)
+            self.known[key] = self.input(data, self.emphasis(data))
+        return self.known[key]
+
     # -------------------------------------------------------------------------------- one bag
 
     def train(self, sample, seed, control):
@@ -140,6 +154,13 @@ class HingeMethod(Method):
             copies, rows = sample.in_copies()
             if len(copies) > len(sample):
                 sample, source = copies, source.subset(rows)
+        is_apart = source.is_kept_apart
+        if is_apart is not None and not sample.weight[~is_apart].any():
+            sample = sample.sample(sample.count)  # it drew only rows that no bag sees
+        random = random_stream(seed)
+        trains, _ = weight_of_trained(source, sample.weight, self.settings, random, sample.group)
+        own = self.input_of(sample, trains)
+        source = replace(source, emphasis=own.emphasis, receptive_fields=own.receptive_fields)
         training = self.training(sample, source, seed, control.stop)
         training.run(control.report, control.limit)
         bag, record = self.packed(training, sample), training.record
@@ -156,14 +177,12 @@ class HingeMethod(Method):
         target = self.loss.scale.standardized(data.target, data.units)
         kernel = self.loss.new_kernel()
         kernel.set_units(data.units)
-        given, weight = data.validation, data.weight
-        if source.is_kept_apart is not None and not weight[~source.is_kept_apart].any():
-            weight = data.count  # the bag drew only rows that are held out: it takes all others
+        given = data.validation
         if given is not None:
             others = self.loss.scale.standardized(given.target, data.units)
             given = given.X, others, given.weight
         return HingeTraining(
-            source, target, kernel, weight, self.settings, seed, stop, data.group, given
+            source, target, kernel, data.weight, self.settings, seed, stop, data.group, given
         )
 
     def packed(self, training, data, keep_all=False):

@@ -111,6 +111,18 @@ def _pool(n_linear, n_identity, first, shape, random):
     return np.where(is_column, column, linear).astype(np.int32)
 
 
+def weight_of_trained(source, weight, settings, random, group=None):
+    """Return the weights with which a bag is trained, and a mask of its rows for early stopping.
+
+    `random` is the random stream of the bag; `weight` are the weights of all rows of `source`.
+    """
+    apart = source.is_kept_apart
+    trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
+    mask = draw_weighted(trains, settings.validation_fraction, random, group)
+    trains[mask] = 0.0
+    return trains, mask
+
+
 class HingeTraining:
     """The training of one bag; `target` is float64 of shape (n_rows, loss.n_columns).
 
@@ -125,10 +137,7 @@ class HingeTraining:
         self.end, self.bend = settings.n_steps, (0, 0.0)  # see `_end_in`
         random = random_stream(seed)
         n_outputs = loss.n_outputs
-        apart = source.is_kept_apart
-        trains = weight.copy() if apart is None else np.where(apart, 0.0, weight)
-        mask = draw_weighted(trains, settings.validation_fraction, random, group)
-        trains[mask] = 0.0
+        trains, mask = weight_of_trained(source, weight, settings, random, group)
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
         n_columns = source.scaled.shape[1]

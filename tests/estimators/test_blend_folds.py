@@ -34,10 +34,13 @@ from skforest import (
     ManifoldForestRegressor,
     ObliqueBoostingClassifier,
     ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
 )
 from skforest.blend.members import OwnMember
 from skforest.estimators.prediction import response_of
 from skforest.training import early_stopping
+from skforest.training.hinge import HingeMethod, HingeTraining
 
 # ------------------------------------------------------------------------ folds, groups, scoring
 
@@ -452,3 +455,52 @@ def test_a_class_of_one_row(members):
     assert blend.oob_decision_function_[3, 1] > 0.9
     proba = blend.predict_proba(X)[:, 0]
     assert proba[3] > np.median(proba)
+
+
+# ------------------------------------------------------------- importances of hinge forests
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bootstrap": True}, {"early_stopping": True}, {"loss": "quantile", "quantile": 0.8}],
+    ids=["calibrate", "bootstrap", "early_stopping", "quantile"],
+)
+def test_a_bag_of_a_hinge_forest_does_not_know_the_labels_that_it_leaves_out(options, monkeypatch):
+    """Importances were those of all rows: on noise with many columns, held-out rows told much."""
+    trained, known = [], {}
+
+    class Witness(HingeTraining):
+        def __init__(self, source, *args, **given):
+            super().__init__(source, *args, **given)
+            trained.append((tuple(self.trained_rows), source.emphasis))
+
+    class WitnessMethod(HingeMethod):
+        def emphasis(self, data):
+            found = super().emphasis(data)
+            known[tuple(np.flatnonzero(data.weight))] = found
+            return found
+
+    monkeypatch.setattr("skforest.training.hinge.HingeTraining", Witness)
+    monkeypatch.setattr("skforest.estimators.hinge.HingeMethod", WitnessMethod)
+    cls = RandomHingeForestRegressor if "loss" in options else RandomHingeForestClassifier
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 100)), rng.integers(2, size=60)
+    quick_hinge(cls, **options).fit(X, y)
+    assert 20 <= len(trained[0][0]) <= 55
+    for rows, emphasis in trained:
+        np.testing.assert_array_equal(emphasis, known[rows])
+
+
+def test_held_out_scores_of_noise_with_many_columns():
+    """They were .77, .69 and .67, and hinge forests had most of the weight."""
+    scores, out_of_bag = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(100, 600)), rng.integers(2, size=100)
+        hinge = made(RandomHingeForestClassifier, n_estimators=20, max_iter=300, random_state=0)
+        blend = BlendedForestClassifier([("hinge", hinge)], random_state=0, oob_score=True)
+        blend.fit(X, y)
+        scores.append(np.mean(blend.oob_decision_function_.argmax(axis=1) == y))
+        hinge.set_params(bootstrap=True, oob_score=True, n_bags=10).fit(X, y)
+        out_of_bag.append(hinge.oob_score_)
+    assert np.mean(scores) < 0.58 and np.mean(out_of_bag) < 0.58

@@ -232,7 +232,8 @@ def test_every_schedule_and_optimizer_learns(schedule, optimizer):
     model = quick(
         RandomHingeForestClassifier, schedule=schedule, optimizer=optimizer, early_stopping=False
     ).fit(X, y)
-    assert model.loss_curve_[0][-1] < 0.7 * model.loss_curve_[0][0]
+    curve = model.loss_curve_[0]
+    assert np.mean(curve[-5:]) < 0.7 * curve[0]
     assert model.score(X, y) > 0.8
 
 
