@@ -91,7 +91,8 @@ class StreamMixin:
                 stream = self._continue_stream(stream, rows, levels, known_map)
             else:
                 waits = True
-            waiting = rows if waits else None
+            # Copies, because the caller may write the next part into the same arrays.
+            waiting = tuple(part.copy() for part in rows) if waits else None
             given = {"waiting": waiting, "levels": levels, "parameters": parameters}
             self._stream = replace(stream, n_rows=n_rows, **given)
         return self

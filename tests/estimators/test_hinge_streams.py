@@ -12,6 +12,7 @@ import pytest
 from makers import OwnSquaredError, assert_same_trees
 from makers import hinge_rows as rows_of
 from makers import quick_hinge as quick
+from scipy import sparse
 
 from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor, slim
 from skforest.training.hinge_bag import HingeTraining
@@ -70,6 +71,32 @@ def test_rows_of_weight_0_and_rows_of_a_batch_are_counted(cls):
         assert not np.array_equal(found[1], found[2])
         model.found = found
     np.testing.assert_array_equal(models[0].found, models[1].found)
+
+
+def in_shared_memory(kind, X):
+    """X of some kind, and the arrays that have its numbers."""
+    if kind == "sparse":
+        X = sparse.csr_matrix(X)
+        return X, [X.data, X.indices]
+    X = np.array(X, order="F" if kind == "fortran" else "C")
+    return pd.DataFrame(X, columns=list("abcdef"), copy=False) if kind == "frame" else X, [X]
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["array", "fortran", "frame", "sparse"])
+def test_rows_that_wait_are_not_those_that_the_caller_overwrites(cls, kind):
+    X, y = rows_of(cls, 200)
+    weight = np.random.default_rng(0).integers(1, 4, 200).astype(float)
+    one, other = (quick(cls, procedure=HingeProcedure(batch_size=16)) for _ in range(2))
+    ends = [*range(0, 75, 5), 140, *range(145, 190, 5)]
+    for part in map(slice, ends, ends[1:]):
+        for model in (one, other):
+            own, arrays = in_shared_memory(kind, X[part])
+            arrays += [y[part].copy(), weight[part].copy()]
+            model.partial_fit(own, arrays[-2], **classes_of(cls, y), sample_weight=arrays[-1])
+            for array in arrays if model is other else ():
+                array[...] = 0
+        assert_same_trees(one, other)
 
 
 def test_columns_that_are_constant_in_the_first_part_have_importance():
