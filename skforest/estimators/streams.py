@@ -37,10 +37,15 @@ representative. The units of features and of numeric targets come from the last 
 the last call if it has more rows. A unit is updated when it would become twice as large or half as
 large, or when the centre has moved by one unit. If a call has fewer rows than `batch_size_`, they
 are kept for the next call. A warning names each column, or y, if most of its values are more than
-10 units away from earlier rows. `schedule`, `max_iter`, `early_stopping`, `time_limit`,
-`bootstrap`, `max_samples` and `oob_score` have no effect, but must be consistent. Of the
-parameters on which training depends, only `learning_rate` may change between calls. A model from
-`fit` is replaced, not continued.
+10 units away from earlier rows.
+
+Weights count within a call and from call to call: if the mean of `sample_weight` is a fraction of
+the mean over all rows before, the model keeps this fraction of what the call changes. A larger
+mean counts like an equal one. The numbers in `class_weight` multiply the weights.
+
+`schedule`, `max_iter`, `early_stopping`, `time_limit`, `bootstrap`, `max_samples` and `oob_score`
+have no effect, but must be consistent. Of the parameters on which training depends, only
+`learning_rate` may change between calls. A model from `fit` is replaced, not continued.
 
 Parameters
 ----------
@@ -151,10 +156,11 @@ class StreamMixin:
         method = self._method(replace(settings, validation_fraction=0.0))
         stream, forest = HingeStream.begun(method, data)
         self._store(forest, method.settings, stream.records)
-        return stream
+        return stream.with_weights(self._given_weights(rows))[0]
 
     def _continue_stream(self, stream, rows, levels, known_map):
         """The stream after a later part."""
+        stream, share = stream.with_weights(self._given_weights(rows))
         stream, known_map = stream.recentred(rows[0], known_map)
         part = self._merged_rows(*rows, levels, known_map, has_new_labels=True)
         rate = self._auto(len(rows[1]), self.forest_)["learning_rate"]
@@ -162,9 +168,15 @@ class StreamMixin:
             rate *= max(LEAST_RATE, (1 + stream.bags[0].n_done / SLOW_STEPS) ** -0.5)
         method = self._method(replace(stream.settings, learning_rate=float(rate)))
         labelled = self._set_stream_target(part) if is_classifier(self) else None
-        stream, forest = stream.continued(method, part, labelled)
+        stream, forest = stream.continued(method, part, share, labelled)
         self._store(forest, method.settings, stream.records)
         return stream
+
+    def _given_weights(self, rows):
+        """Weights of the rows of a part, times class weights that parts share."""
+        _, y, weight = rows
+        is_shared = not isinstance(getattr(self, "class_weight", None), str)
+        return self._class_weighted(y, weight) if is_shared else weight
 
 
 def check_parameters(now, before):

@@ -72,6 +72,8 @@ class TrainingSet:
         Weights of the rows that a member leaves out, 0 for the other rows.
     count : ndarray
         Weight of each row before class weights and sampling.
+    weight_unit : float
+        `count` times this are weights as they were given.
     validation : TrainingSet or None
         Further rows for early stopping.
     copies_of_part : ndarray or None
@@ -96,10 +98,13 @@ class TrainingSet:
         self.X = rows_of(X, distinct)
         self.y = y[distinct]
         # Weights of equal rows are sorted and added, so that the order of samples leaves no trace.
-        weight = rescale_weights(weight[chosen])
+        given = weight[chosen]
+        weight = rescale_weights(given)
         order = np.lexsort((weight, row))
         self.weight = rescale_weights(np.bincount(row[order], weights=weight[order]))
         self.count = self.weight
+        # Rounded, because the order of additions must leave no trace here, either.
+        self.weight_unit = float(f"{given[order].sum() / self.count.sum():.12g}")
         self.row_of_sample = np.full(X.shape[0], -1, dtype=np.int64)
         self.row_of_sample[chosen] = row
         self.feature_map = feature_map

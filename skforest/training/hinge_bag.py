@@ -258,8 +258,14 @@ class HingeTraining:
         """Return the rows of a TrainingSet as learned features see them."""
         return replace(self.source, scaled=window.X).table()
 
-    def partial_fit(self, data, target):
-        """Train on each row of a part of a stream once, at the constant rate."""
+    def partial_fit(self, data, target, share):
+        """Train on each row of a part of a stream once, at the constant rate.
+
+        `share`, at most 1, is what is kept of the changes: of the parameters, and of the state of
+        the optimiser, since Adam makes steps of equal length for gradients of any scale.
+        """
+        arrays = self.trainer.arrays if share < 1 else {}
+        before = {name: array.copy() for name, array in arrays.items()}
         self.source, self.weight = replace(self.source, scaled=data.X), data.weight
         self.table, self.target = self.source.table(), target
         self.trainer.set_rows(self.table, target, data.weight)
@@ -270,6 +276,21 @@ class HingeTraining:
         self.loss_curve.append(loss)
         if not np.isfinite(loss):
             self._fail()
+        if before:
+            self._keep(share, before)
+
+    def _keep(self, share, before):
+        """Keep only a share of the changes of the arrays since a copy of them."""
+        for name, old in before.items():
+            new = self.trainer.arrays[name]
+            if name == "tests":  # numbers of features beside thresholds
+                old, new = (array.view(np.float32)[..., 0] for array in (old, new))
+            if name == "counts":  # without the number of vectors of leaves
+                new[:2] = np.rint(old[:2] + share * (new[:2] - old[:2]))
+            elif new.dtype.kind == "f":
+                n = len(old)  # vectors of further leaves, which responded 0, are behind
+                new[:n], new[n:] = old + share * (new[:n] - old), share * new[n:]
+        self.trainer.restore({})  # the kernel reads statistics again
 
     def release_rows(self):
         """Drop the references to rows, so that they do not stay in memory between parts."""

@@ -1,5 +1,6 @@
 """Hinge forests that are trained on the parts of a stream, by `partial_fit`."""
 
+import math
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,9 @@ class HingeStream:
     levels: dict | None = None  # levels of the categories in `waiting`
     parameters: dict | None = None  # of the estimator: hashes by name
     waiting: tuple | None = None  # X, y, weight of rows to train on with the next part
-    recent: tuple | None = None  # X (as features), y, weight of the last rows
+    recent: tuple | None = None  # X (as features), y, weight as given of the last rows
+    n_weights: int = 0  # number of rows of positive weight, class weights included, up to now
+    mean_weight: float = 0.0  # of them
     units: TargetUnits | None = None
     emphasis: np.ndarray | None = None  # from importances
     bags: list | None = None  # a list of HingeTraining
@@ -39,15 +42,30 @@ class HingeStream:
         seeds = [tree_seed(method.seed, bag) for bag in range(method.n_members)]
         bags = [method.training(data, source, seed, stop) for seed in seeds]
         stream = cls(units=data.units, emphasis=emphasis, bags=bags)
-        return stream._trained(method, data)
+        return stream._trained(method, data, 1.0)
 
-    def continued(self, method, part, labelled=None):
+    def with_weights(self, weight):
+        """Return the stream with the weights of the rows of a part counted, and its share.
+
+        The share is its mean weight relative to the mean of all rows before, and at most 1: a part
+        that counts more is learned at the rate of the others.
+        """
+        weight = weight[weight > 0]
+        n, mean = self.n_weights + len(weight), float(weight.mean())
+        before = self.mean_weight if self.n_weights else mean
+        # Rounded: equal weights have equal means, and a factor of all weights changes nothing.
+        share = min(float(f"{mean / before:.6g}"), 1.0)
+        mean = before + (mean - before) * (len(weight) / n)
+        return replace(self, n_weights=n, mean_weight=mean), share
+
+    def continued(self, method, part, share, labelled=None):
         """Return the stream after a later part, and its forest.
 
-        In regression, the targets of `part` have their original units. In classification,
-        `labelled` is the same part with labels as its target.
+        The part counts by its `share`, from 0 to 1. In regression, the targets of `part` have
+        their original units. In classification, `labelled` is the same part with labels as its
+        target.
         """
-        loss, is_real, window = method.loss, labelled is None, self.window(part)
+        loss, is_real, window = method.loss, labelled is None, self.window(part, share)
         names = self._far_columns(part, method.task.feature_names)
         if is_real and self.has_far_targets(loss, part.y):
             names.append("y")
@@ -66,7 +84,7 @@ class HingeStream:
             for training in bags:
                 training.set_units(adapted, window)
         data = self._with_real_target(loss, part, window, bags) if is_real else labelled
-        return replace(self, units=data.units, bags=bags)._trained(method, data)
+        return replace(self, units=data.units, bags=bags)._trained(method, data, share)
 
     def _far_columns(self, part, feature_names):
         """List the columns with most values of a part far from earlier values, as text."""
@@ -85,15 +103,15 @@ class HingeStream:
         part = with_outlier_weights(part, loss.scale)
         return part.with_target(loss.scale.scaled(part.y, units), units)
 
-    def _trained(self, method, data):
+    def _trained(self, method, data, share):
         """Return the stream after its bags were trained on a part, and their forest."""
         target, forests = method.loss.scale.standardized(data.target, data.units), []
         for training in self.bags:
             training.loss.set_units(data.units)
-            training.partial_fit(data, target)
+            training.partial_fit(data, target, share)
             forests.append(method.packed(training, data, keep_all=True))
             training.release_rows()
-        return replace(self, recent=self.recent_with(data)), method.joined(forests)
+        return replace(self, recent=self.recent_with(data, share)), method.joined(forests)
 
     @property
     def settings(self):
@@ -105,16 +123,20 @@ class HingeStream:
         """list of dict: records of the training of each bag."""
         return [training.record for training in self.bags]
 
-    def window(self, data):
-        """Return the last rows of the stream, whose last part is `data`, as a TrainingSet."""
-        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
-        rows = last_rows(rows, max(_window_size(data), len(data)))
+    def window(self, data, share):
+        """Return the last rows of the stream, whose last part is `data`, as a TrainingSet.
+
+        If the part has a share below 1, rows before it stay, even if it has enough rows.
+        """
+        n_before = round((1 - share) * len(self.recent[1]))
+        rows = joined_rows(self.recent, _rows_as_given(data))
+        rows = last_rows(rows, max(_window_size(data), n_before + len(data)))
         return TrainingSet(*rows, data.feature_map)
 
-    def recent_with(self, data):
-        """Return `recent` after a part."""
-        rows = joined_rows(self.recent, (data.X, data.y, data.weight))
-        return last_rows(rows, _window_size(data))
+    def recent_with(self, data, share):
+        """Return `recent` after a part, which replaces rows in proportion to its share."""
+        part = last_rows(_rows_as_given(data), math.ceil(share * len(data)))
+        return last_rows(joined_rows(self.recent, part), _window_size(data))
 
     def recentred(self, X, feature_map):
         """Return the stream and its map, with new offsets for inputs X that are far from 0.
@@ -171,6 +193,11 @@ class HingeStream:
         centre = weighted_quantile(recent, weight, 0.5)  # that outliers do not move
         far = (np.abs(y - centre) > FAR * unit) & (unit > 0)
         return bool((far.mean(axis=0) > 0.5).any())
+
+
+def _rows_as_given(data):
+    """X, y and weights of a part, on the scale of weights that all parts share."""
+    return data.X, data.y, data.count * data.weight_unit
 
 
 def _window_size(data):

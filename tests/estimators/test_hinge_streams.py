@@ -99,6 +99,84 @@ def test_rows_that_wait_are_not_those_that_the_caller_overwrites(cls, kind):
         assert_same_trees(one, other)
 
 
+def opposite(cls, y):
+    """A target that contradicts y."""
+    return (y + 1) % 3 if cls is RandomHingeForestClassifier else -y
+
+
+def trained_on_parts(cls, X, y, weights, **params):
+    """A model trained on parts of 100 rows, each with one weight."""
+    model = quick(cls, **params)
+    for number, weight in enumerate(weights):
+        part = slice(100 * number, 100 * (number + 1))
+        given = np.full(100, float(weight))
+        model.partial_fit(X[part], y[part], **classes_of(cls, y), sample_weight=given)
+    return model
+
+
+@BOTH
+@pytest.mark.parametrize("structure", ["tree", "fern"])
+def test_a_part_counts_by_its_mean_weight(cls, structure):
+    X, y = rows_of(cls, 400)
+    y[200:] = opposite(cls, y[200:])
+    models = {
+        late: trained_on_parts(cls, X, y, [1, 1, late, late], structure=structure)
+        for late in (1e-9, 0.01, 0.3, 1, 1e9)
+    }
+    first = trained_on_parts(cls, X, y, [1, 1], structure=structure)
+    before = first.forest_.response(X)
+    moved = [abs(model.forest_.response(X) - before).mean() for model in models.values()]
+    assert moved[0] < 1e-5 < moved[1] < 0.1 * moved[3] and moved[1] < moved[2] < moved[3]
+    assert_same_trees(models[1], models[1e9])
+    other = trained_on_parts(cls, X, y, [7, 7, 2.1, 2.1], structure=structure)
+    assert_same_trees(models[0.3], other)
+    # Nor do parts of nearly no weight leave momentum, or advance the optimiser.
+    known, now = (one._stream.bags[0].trainer.arrays for one in (first, models[1e-9]))
+    assert now["counts"][:2].tolist() == known["counts"][:2].tolist()
+    np.testing.assert_allclose(now["tests_mean"], known["tests_mean"], rtol=0, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:most values")
+def test_parts_of_nearly_no_weight_do_not_change_units():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3))
+    y = X[:, 0] + X[:, 1] ** 2
+    for size in (100, 400):  # a part of 400 rows replaces all rows that determine units
+        model = trained_on_parts(RandomHingeForestRegressor, X, y, [1, 1, 1], learning_rate=0.02)
+        before = model.predict(X)
+        for start in range(200, 1000, size):
+            part, weight = slice(start, start + size), np.full(size, 1e-12)
+            model.partial_fit(1000 * X[part], 1e4 - 1000 * y[part], sample_weight=weight)
+        np.testing.assert_allclose(model.predict(X), before, atol=1e-3)
+
+
+def test_weights_of_waiting_and_recent_rows_have_one_scale():
+    X, y = rows_of(RandomHingeForestRegressor, 300)
+    weight = np.where(np.arange(300) % 2, 2.0, 4.0)  # in each part, whole multiples of 2
+    weight[200:] *= 0.25
+    model = quick(RandomHingeForestRegressor, procedure=HingeProcedure(batch_size=16))
+    for part in (slice(0, 100), slice(100, 200), slice(200, 210), slice(210, 300)):
+        model.partial_fit(X[part], y[part], sample_weight=weight[part])
+        rows = model._stream.recent
+        given = {value: w for value, w in zip(y.tolist(), weight.tolist())}
+        assert rows[2].tolist() == [given[value] for value in rows[1][:, 0].tolist()]
+    assert len(rows[2]) == 225  # a part replaces rows in proportion to its share
+    assert model._stream.mean_weight == pytest.approx(weight.mean())
+
+
+def test_numbers_in_class_weight_count_from_part_to_part():
+    X, y = rows_of(RandomHingeForestClassifier, 300)
+    first, rows = np.arange(300) < 200, (np.arange(300) >= 200) & (y == 0)
+    moved = []
+    for given in ({0: 1e-9, 1: 1, 2: 1}, "balanced", None):
+        model = quick(RandomHingeForestClassifier, class_weight=given)
+        model.partial_fit(X[first], y[first], classes=[0, 1, 2])
+        before = model.forest_.response(X)
+        model.partial_fit(-X[rows], y[rows])
+        moved.append(abs(model.forest_.response(X) - before).mean())
+    assert moved[0] < 1e-6 and moved[1] > 1e-3 < moved[2]
+
+
 def test_columns_that_are_constant_in_the_first_part_have_importance():
     X = np.random.default_rng(0).normal(size=(600, 3))
     first = X * [1, 0, 0]
