@@ -27,6 +27,7 @@ from .estimators.base import take_rows
 from .estimators.prediction import is_forest
 from .estimators.unwrap import refusal, unwrapped
 from .table.target_statistics import indicators
+from .table.training_set import check_sample_weight
 from .training.method import train_members
 
 SAMPLE_ROWS = 50_000  # rows in the sample, from all partitions
@@ -50,8 +51,9 @@ def fit(estimator, X, y, sample_weight=None):
     estimator : estimator or blend of skforest
         Unfitted or fitted; it is not changed. It must not be a `torch.E2ENetworkTree`, and must
         have ``oob_score=False`` and ``time_limit=None``. Trees (or bags, if the estimator has
-        `n_bags`) are distributed over the partitions in proportion to their rows; with
-        ``n_bags="auto"``, every partition gets at least one.
+        `n_bags`) are distributed over the partitions in proportion to their rows, or to the sums
+        of `sample_weight`. With ``n_bags="auto"``, every partition gets at least one, unless its
+        weights are so small that it counts for less than half a bag.
     X : dask array of shape (n_samples, n_features) or dask dataframe
         Or of shape ``(n_samples, *feature_shape)``. See `fit` of the estimator. The number of rows
         may be unknown. Chunks along other axes are joined.
@@ -93,8 +95,8 @@ def fit(estimator, X, y, sample_weight=None):
     unknown. If a column has no missing values in the sample, missing values elsewhere are replaced
     by the mean. The sample also determines the limits of the features and every setting. Class
     weights of ``class_weight="balanced"`` and calibration are computed for each partition;
-    `temperature_` is the mean. X is read twice: persist it if it fits into the memory of the
-    cluster.
+    `temperature_` is the mean over bags. X is read twice: persist it if it fits into the memory
+    of the cluster.
 
     A blend is trained on the sample, in this process. Its forests are then replaced by forests of
     the same parameters that are trained on partitions, one after the other, so X is read once more
@@ -249,10 +251,20 @@ def _check_class_weight(blend, member):
         )
 
 
-def _shares(n_rows, n_members):
-    """How many members each partition trains, in proportion to its rows."""
-    ends = np.concatenate([[0], np.cumsum(n_rows)]) / np.sum(n_rows)
-    return np.diff(np.round(ends * n_members)).astype(int)
+def _shares(weight, n_members):
+    """How many members each partition trains, in proportion to the weight of its rows."""
+    ends = np.concatenate([[0], np.cumsum(weight)]) / np.sum(weight)
+    # Rounded twice, so that a factor of all weights does not decide between two partitions.
+    return np.diff(np.round(np.round(ends * n_members, 9))).astype(int)
+
+
+def _is_negligible(weight, n_rows, n_members):
+    """Whether small weights make a partition count for less than half a member.
+
+    If there are more partitions than members, half of a mean partition is the limit.
+    """
+    of_rows, of_member = n_rows / n_rows.sum(), 1 / max(n_members, np.count_nonzero(n_rows))
+    return weight / weight.sum() < 0.5 * np.minimum(of_rows, of_member)
 
 
 # ---------------------------------------------------------------------------------------- sample
@@ -267,6 +279,7 @@ class _Sample:
     weight: np.ndarray
     partition: np.ndarray  # number of the partition of each row
     n_rows: np.ndarray  # rows of positive weight in each partition
+    total: np.ndarray  # sum of the weights in each partition
 
     @classmethod
     def of(cls, estimator, partitions, n_most):
@@ -277,12 +290,13 @@ class _Sample:
             for number, partition in enumerate(partitions)
         ]
         found = dask.compute(*tasks)
-        n_rows = np.array([count for count, *_ in found])
+        n_rows, total = np.array([(count, total) for count, total, *_ in found]).T
         if not n_rows.any():
             raise ValueError("X has no rows of positive weight")
-        _, X, y, weight = zip(*(entry for entry in found if entry[0]))
+        *_, X, y, weight = zip(*(entry for entry in found if entry[0]))
         partition = np.repeat(np.flatnonzero(n_rows), list(map(len, y)))
-        return cls(_joined_rows(X), np.concatenate(y), np.concatenate(weight), partition, n_rows)
+        y, weight = map(np.concatenate, (y, weight))
+        return cls(_joined_rows(X), y, weight, partition, n_rows, total)
 
 
 def _prepare(estimator, sample):
@@ -305,10 +319,10 @@ def _prepare(estimator, sample):
 
 
 def _sample(estimator, n_most, number, X, y, sample_weight=None):
-    """Number of rows of a partition, and a random sample of them with y and weights.
+    """Number and total weight of the rows of a partition, and a random sample of them.
 
-    Weights make up for rows that are not drawn. If no row of a class is drawn, one row is added,
-    with the weight of all rows of the class.
+    It has X, y and weights, which make up for rows that are not drawn. If no row of a class is
+    drawn, one row is added, with the weight of all rows of the class.
     """
     n_samples, length = X.shape[0], len(y)
     weight = np.ones(n_samples) if sample_weight is None else np.asarray(sample_weight, float)
@@ -316,6 +330,9 @@ def _sample(estimator, n_most, number, X, y, sample_weight=None):
         raise ValueError(
             f"partition {number} has {n_samples} rows of X, {length} of y, {len(weight)} weights"
         )
+    if weight.any():
+        weight = check_sample_weight(weight, n_samples)
+    total = weight.sum()
     estimator._check_target_type(y)
     y, present = np.asarray(y), np.flatnonzero(weight)
     random = random_stream(SAMPLE_SEED, number)
@@ -330,7 +347,7 @@ def _sample(estimator, n_most, number, X, y, sample_weight=None):
             rows = present[first[is_new]]
             weight[rows] = np.bincount(label, given)[is_new]
             chosen = np.concatenate([chosen, rows])
-    return len(present), take_rows(X, chosen), y[chosen], weight[chosen]
+    return len(present), total, take_rows(X, chosen), y[chosen], weight[chosen]
 
 
 def _joined_rows(parts):
@@ -371,13 +388,17 @@ def _trains_members(estimator):
 
 def _trained_forest(estimator, partitions, sample):
     """Train the trees or bags of an unfitted estimator, with settings from the sample."""
-    settings, n_rows = _prepare(estimator, sample), sample.n_rows
+    settings = _prepare(estimator, sample)
+    method, n_rows = estimator._method(settings), sample.n_rows
+    counts = (n_rows > 0) & ~_is_negligible(sample.total, n_rows, method.n_members)
+    weight = np.where(counts, sample.total, 0.0)
+    n_own = _shares(weight, method.n_members)
     if getattr(estimator, "n_bags", None) == "auto":
-        n_bags = max(settings.n_bags, np.count_nonzero(n_rows))
-        settings = replace(settings, n_bags=int(n_bags))
-    method = estimator._method(settings)
-    n_own = _shares(n_rows, method.n_members)
-    if (n_own[n_rows > 0] == 0).any():
+        n_bags = max(settings.n_bags, np.count_nonzero(counts))
+        n_own = np.maximum(_shares(weight, n_bags), counts)
+        settings = replace(settings, n_bags=int(n_own.sum()))
+        method = estimator._method(settings)
+    if (n_own[counts] == 0).any():
         name = "n_bags" if method.units[0] == "bag" else "n_estimators"
         warn_caller(
             f"{name}={method.n_members}: {np.count_nonzero(n_own == 0)} of {len(n_own)} "
@@ -394,7 +415,7 @@ def _trained_forest(estimator, partitions, sample):
     forest = method.joined(_with_one_baseline(forests))
     estimator._store(forest, settings, _chained(records))
     if temperatures[0] is not None:
-        estimator.temperature_ = float(np.mean(temperatures))
+        estimator.temperature_ = float(np.average(temperatures, weights=n_own[n_own > 0]))
     return estimator
 
 

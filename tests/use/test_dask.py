@@ -142,6 +142,55 @@ def test_bags_are_shared_among_partitions(n_bags, n_expected, data):
     chunks = [da.from_array(a, chunks=(rows, *a.shape[1:])) for a in (X, y)]
     fitted = on_dask.fit(model, *chunks)
     assert fitted.n_bags_ == len(fitted.forest_.bag_start) - 1 == n_expected
+    if n_bags == "auto":  # at least one, also for few rows
+        chunks = [da.from_array(a, chunks=((20, 290, 290), *a.shape[1:])) for a in (X, y)]
+        assert on_dask.fit(model, *chunks).n_bags_ == 6
+
+
+WEIGHTED = [  # weights of four partitions of 150 rows, and their numbers of members
+    ("manifold", None, [2, 1, 1, 2]),
+    ("manifold", [0.1] * 4, [2, 1, 1, 2]),  # the same as without weights
+    ("manifold", [1, 1e-6, 1, 1], [2, 0, 2, 2]),
+    ("manifold", [1, 0, 3, 2], [1, 0, 3, 2]),
+    ("boosting", None, [1, 1, 2, 1]),
+    ("boosting", [7] * 4, [1, 1, 2, 1]),
+    ("boosting", [1, 1e-6, 1e-6, 1], [2, 0, 0, 3]),
+    ("boosting", [1.6, 0.6, 0.6, 1.6], [2, 1, 1, 2]),  # at least one
+    ("boosting", [1, 1, 0.2, 1.8], [1, 2, 0, 2]),
+]
+
+
+@pytest.mark.parametrize("name, weight, expected", WEIGHTED)
+def test_members_are_distributed_in_proportion_to_weights(
+    name, weight, expected, data, monkeypatch
+):
+    found = [0] * 4
+
+    def recorded(estimator, settings, n_members, number, *rows):
+        found[number] = n_members
+        return fit_members(estimator, settings, n_members, number, *rows)
+
+    fit_members = on_dask._fit_members
+    monkeypatch.setattr(on_dask, "_fit_members", recorded)
+    rows = chunked(*of_kind(MODELS[name], data), n_rows=150)
+    if weight is not None:
+        rows += chunked(np.repeat(weight, 150) / 150, n_rows=150)
+    with warnings.catch_warnings(action="error"):
+        fitted = on_dask.fit(MODELS[name], *rows)
+    assert found == expected and count(fitted.forest_) == sum(expected)
+    if name == "boosting":
+        assert fitted.n_bags_ == sum(expected)
+
+
+def test_weights_of_partitions_are_checked(data):
+    X, _, y = data
+    weight = np.where(np.arange(600) == 599, -1.0, 1.0)
+    with pytest.raises(ValueError, match="sample_weight has the negative value -1"):
+        on_dask.fit(skforest.ManifoldForestRegressor(3), *chunked(X, y, weight))
+    few = [1.0, 1e-6, 1.0]
+    with pytest.warns(UserWarning, match="n_estimators=1: 2 of 3 partitions are not used"):
+        model = skforest.ManifoldForestRegressor(1)
+        on_dask.fit(model, *chunked(X, y, np.repeat(few, 200)))
 
 
 def test_the_temperature_is_the_mean_over_partitions(data, monkeypatch):
@@ -157,7 +206,9 @@ def test_the_temperature_is_the_mean_over_partitions(data, monkeypatch):
     fitted = on_dask.fit(MODELS["temperature"], *chunked(X, y, n_rows=60))
     temperatures = [temperature for _, _, temperature in found]
     assert len(set(temperatures)) == 2
-    assert fitted.temperature_ == pytest.approx(np.mean(temperatures))
+    n_bags = [count(forest) for forest, *_ in found]
+    assert sum(n_bags) == fitted.n_bags_
+    assert fitted.temperature_ == pytest.approx(np.average(temperatures, weights=n_bags))
 
 
 def test_a_common_baseline_keeps_the_mean_over_bags(data):
