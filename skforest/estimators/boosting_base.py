@@ -150,12 +150,9 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
     def _without_trials(self, data, request):
         """The settings except those that are chosen by training small models."""
         n_rows = int(np.count_nonzero(data.weight))
-        most_directions = 64 if n_rows < MANY_ROWS else 32
-        auto = {
+        auto = self._auto_sizes(n_rows) | {
             "learning_rate": 0.1,
             "min_samples_leaf": min(max(1, n_rows // 50), 15),
-            "n_directions": min(most_directions, max(16, 64 * LARGE // max(n_rows, 1))),
-            "n_bags": 1 if n_rows >= LARGE else 5,
             "early_stopping": n_rows >= MIN_ROWS or request.validation is not None,
         }
         scoring = self._scoring(data)
@@ -194,6 +191,14 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
             scoring=scoring,
             keeps_rounds=self.warm_start,
         )
+
+    def _auto_sizes(self, n_rows):
+        """Values of "auto" by parameter, for those that decide how long a fit of rows takes."""
+        most_directions = 64 if n_rows < MANY_ROWS else 32
+        return {
+            "n_directions": min(most_directions, max(16, 64 * LARGE // max(n_rows, 1))),
+            "n_bags": 1 if n_rows >= LARGE else 5,
+        }
 
     def _scoring(self, data):
         """The score for early stopping as `HeldOutScoring`; None: the loss."""

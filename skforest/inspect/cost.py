@@ -8,10 +8,11 @@ from time import perf_counter
 
 import numpy as np
 from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils import check_random_state
 
 from ..estimators.base import take_rows
-from ..estimators.boosting_base import LARGE, ObliqueBoosting
 from ..table.frames import as_array, as_frame
 
 FIRST = 100  # rows of the smallest sample
@@ -82,7 +83,7 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     ----------
     estimator : estimator
         Any estimator of scikit-learn's kind, such as one of this package or a search over its
-        parameters. Its `n_jobs` and `time_limit` apply.
+        parameters. Its `n_jobs` and `time_limit` apply, and those of estimators inside.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         The table of the fit.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -109,7 +110,9 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     The cost is predicted twice: by a power of the number of rows, with an exponent from 0 to 1.2
     (for memory, 1), and by a straight line. The result is the geometric mean of both, and the
     range contains both, and more if the largest sample is small. Early stopping makes times vary:
-    the number of rounds on few rows says little about that on many. From 5000 rows on, blends
+    the number of rounds on few rows says little about that on many. Samples are fitted with the
+    numbers of bags and directions that "auto" has for all rows, also in pipelines and searches, or
+    for the rows that are left if a search holds out a fold. From 5000 rows on, blends
     compare their members on fewer folds, and from 20,000 rows on, boosting in a blend has one bag
     instead of five, so fits of blends are often shorter than predicted.
 
@@ -134,13 +137,12 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     n = X.shape[0]
     if not n or len(y) != n:
         raise ValueError(f"X has {n} rows and y has {len(y)}; both need the same number of rows")
-    if n >= LARGE and isinstance(estimator, ObliqueBoosting) and estimator.n_bags == "auto":
-        estimator = clone(estimator).set_params(n_bags=1)  # with few rows, it would be 5
+    estimator, limit = clone(estimator), _time_limit(estimator)
+    _set_auto(estimator, n)
     order = check_random_state(random_state).permutation(n)
     if is_classifier(estimator) and np.ndim(y) == 1:  # every class is in every sample
         _, first = np.unique(np.asarray(y)[order], return_index=True)
         order = np.concatenate([order[first], np.delete(order, first)])
-    limit = estimator.get_params(deep=False).get("time_limit") or np.inf
     end, size, seconds = perf_counter() + budget, min(n, FIRST), {}
     seconds[size] = _seconds(estimator, X, y, order[:size])
     if seconds[size] < budget / 10:  # the first fit also imported what fits need
@@ -189,6 +191,52 @@ def extrapolated(measured, n, most):
     low, high = sorted((power, line))
     noise = NOISE * factor**UNCERTAIN
     return tuple(map(float, (np.sqrt(low * high), low / noise, high * noise)))
+
+
+def _set_auto(estimator, n):
+    """Set parameters that are "auto", also of estimators inside, as for a fit of n rows."""
+    if isinstance(estimator, FrozenEstimator):  # `fit` does nothing
+        return
+    sizes = estimator._auto_sizes(n) if hasattr(estimator, "_auto_sizes") else {}
+    for name, value in sizes.items():
+        if isinstance(getattr(estimator, name), str):  # few rows would have another value
+            estimator.set_params(**{name: value})
+    n_folds = _n_folds(estimator)
+    for inner in _inside(estimator):
+        _set_auto(inner, n - n // n_folds if n_folds > 1 else n)
+
+
+def _time_limit(estimator):
+    """Seconds after which the time limits of an estimator, or of those inside, end its fit."""
+    params = estimator.get_params(deep=False)
+    inside = [inner for inner in _inside(estimator) if hasattr(inner, "predict")]
+    if "time_limit" in params or not inside:
+        return params.get("time_limit") or np.inf
+    n_fits, n_folds = 1, _n_folds(estimator)
+    if n_folds > 1:  # and a fit of all rows
+        grid = params.get("param_grid")
+        n_fits = (params.get("n_iter") or len(ParameterGrid(grid or {}))) * n_folds + 1
+    return n_fits * sum(map(_time_limit, inside))
+
+
+def _inside(value):
+    """List the estimators that are parameters of another one, or are in lists of parameters."""
+    params = value.get_params(deep=False).values() if hasattr(value, "get_params") else value
+    found = []
+    for param in params:
+        if hasattr(param, "get_params") and not isinstance(param, type | FrozenEstimator):
+            found.append(param)
+        elif isinstance(param, list | tuple):
+            found += _inside(param)
+    return found
+
+
+def _n_folds(estimator):
+    """Number of folds in which an estimator fits those inside; 1 if it is not known."""
+    try:
+        return check_cv(estimator.get_params(deep=False)["cv"]).get_n_splits()
+    except (KeyError, TypeError, ValueError):
+        return 1
 
 
 def _fitted(estimator, X, y, rows):

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from makers import classes
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -48,6 +51,9 @@ class Timed(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y)
         del peak
         return self
+
+    def predict(self, X):
+        """Predict nothing."""
 
 
 @pytest.fixture
@@ -178,15 +184,67 @@ def test_every_class_is_in_every_sample(clock):
     assert seen and all(labels == [0, 1, 2] for labels in seen)
 
 
-def test_boosting_of_many_rows_has_one_bag(monkeypatch):
+WRAPPED = {  # wrappers, and their expressions for the estimator inside
+    "alone": (lambda model: model, lambda outer: outer),
+    "pipeline": (lambda model: make_pipeline(StandardScaler(), model), lambda outer: outer[-1]),
+    "search": (lambda model: GridSearchCV(model, {}, cv=2), lambda outer: outer.estimator),
+    "pipeline in a search": (
+        lambda model: GridSearchCV(make_pipeline(StandardScaler(), model), {}, cv=2),
+        lambda outer: outer.estimator[-1],
+    ),
+    "votes": (
+        lambda model: VotingClassifier([("a", model)]),
+        lambda outer: outer.estimators[0][1],
+    ),
+    "blend": (
+        lambda model: BlendedForestClassifier(["manifold", model], cv=2),
+        lambda outer: outer.members[1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_samples_have_the_settings_of_the_whole_fit(name, monkeypatch):
+    """Of the fit of all rows, or of the rows in a fold."""
+    wrapped, inside = WRAPPED[name]
     seen = []
-    monkeypatch.setattr(module, "LARGE", 200)
     monkeypatch.setattr(module, "_traced", lambda model, *rows: [1.0, 1.0])
-    monkeypatch.setattr(module, "_fitted", lambda model, *rows: seen.append(model.n_bags))
-    for given in ("auto", 3):
-        estimate_cost(ObliqueBoostingClassifier(n_bags=given), X[:200], Y[:200])
-    estimate_cost(ObliqueBoostingClassifier(), X[:140], Y[:140])
-    assert seen == 3 * [1] + 3 * [3] + 3 * ["auto"]
+    monkeypatch.setattr(module, "_fitted", lambda model, *rows: seen.append(inside(model)))
+    rows, y = np.zeros((50_000, 1)), np.arange(50_000) % 2
+    for n in (150, 18_000, 30_000, 50_000):
+        n_fitted = n // 2 if "search" in name or name == "blend" else n
+        model = ObliqueBoostingClassifier()
+        estimate_cost(wrapped(model), rows[:n], y[:n])
+        assert len(seen) > 1 and model.n_bags == model.n_directions == "auto"
+        assert {used.n_bags for used in seen} == {1 if n_fitted >= 20_000 else 5}
+        expected = 64 if n_fitted < 10_000 else 32
+        assert {used.n_directions for used in seen} == {25 if n_fitted == 50_000 else expected}
+        seen.clear()
+    estimate_cost(wrapped(ObliqueBoostingClassifier(n_bags=3, n_directions=7)), rows, y)
+    assert {(used.n_bags, used.n_directions) for used in seen} == {(3, 7)}
+
+
+def test_estimators_that_are_not_fitted_are_not_changed():
+    frozen = FrozenEstimator(ObliqueBoostingClassifier())
+    for model in (frozen, make_pipeline(frozen)):
+        module._set_auto(model, 30_000)
+    assert frozen.estimator.n_bags == "auto"
+
+
+def test_time_limits_of_estimators_inside(clock):
+    model = Timed(clock, verbose=0, time_limit=5)
+    cost = estimated(make_pipeline(StandardScaler(), model), budget=1e3)
+    assert cost.seconds == 5 and cost.seconds_range[1] == 5
+    limited, free = (ManifoldForestClassifier(time_limit=limit) for limit in (5, None))
+    for model, seconds in (
+        (GridSearchCV(limited, {"max_depth": [1, 2]}, cv=3), 5 * 7),
+        (RandomizedSearchCV(make_pipeline(limited), {}, n_iter=4), 5 * 21),
+        (VotingClassifier([("a", limited), ("b", limited)]), 10),
+        (VotingClassifier([("a", limited), ("b", free)]), np.inf),
+        (BlendedForestClassifier([limited], time_limit=7), 7),
+        (BlendedForestClassifier([limited, "co2"]), np.inf),
+    ):
+        assert module._time_limit(model) == seconds
 
 
 def test_a_cost_as_text():
