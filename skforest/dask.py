@@ -26,6 +26,7 @@ from .blend.blend import BlendedForestClassifier, BlendedForestRegressor
 from .estimators.base import take_rows
 from .estimators.prediction import is_forest
 from .estimators.unwrap import refusal, unwrapped
+from .table.frames import as_array
 from .table.target_statistics import indicators
 from .table.training_set import check_sample_weight
 from .training.method import train_members
@@ -347,7 +348,7 @@ def _sample(estimator, n_most, number, X, y, sample_weight=None):
             rows = present[first[is_new]]
             weight[rows] = np.bincount(label, given)[is_new]
             chosen = np.concatenate([chosen, rows])
-    return len(present), total, take_rows(X, chosen), y[chosen], weight[chosen]
+    return len(present), total, take_rows(as_array(X), chosen), y[chosen], weight[chosen]
 
 
 def _joined_rows(parts):

@@ -420,12 +420,12 @@ def table_of_matrix(X):
 def as_array(X):
     """Convert a list of rows to an array, of objects unless all entries are numbers.
 
-    Data frames, arrays and whatever else has a shape are returned as they are. TypeError for
-    masked arrays.
+    Sparse matrices become CSR matrices, since others may not have rows. Data frames, arrays and
+    whatever else has a shape are returned as they are. TypeError for masked arrays.
     """
     refuse_masked_rows(X)
     if hasattr(X, "shape"):
-        return X
+        return X.tocsr() if sparse.issparse(X) else X
     array = np.asarray(X)  # numbers beside text would become text
     return array if array.dtype.kind in "biuf" else np.array(X, dtype=object)
 

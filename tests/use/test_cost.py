@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from makers import classes
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -273,6 +274,18 @@ def test_tables_and_pipelines():
     assert list(cost.samples) == [100, 150]
     assert 0 < cost.model_mib < cost.mib < 50
     assert not hasattr(forest, "forest_")
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "dia", "bsr", "lil", "dok"])
+@pytest.mark.parametrize("kind", [sparse.coo_matrix, sparse.coo_array])
+def test_sparse_rows_of_any_form(kind, form, monkeypatch):
+    rows = np.diag(np.arange(1.0, 151))
+    seen = []
+    monkeypatch.setattr(Timed, "fit", lambda model, X, y: seen.append((X.toarray(), y)))
+    estimate_cost(Timed(None), kind(rows).asformat(form), np.arange(150), budget=5)
+    for found, y in seen:
+        np.testing.assert_array_equal(found, rows[y])
+    assert {len(y) for _, y in seen} == {100, 150}
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import joblib
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LinearRegression
 
@@ -324,6 +325,12 @@ def test_images(data):
     assert have_same_bits(fitted.forest_, on_dask.fit(model, *chunked(X, y)).forest_)
     predicted = on_dask.predict(fitted, images)
     np.testing.assert_array_equal(predicted.compute(), fitted.predict(X))
+
+
+def test_sparse_partitions_of_any_form(data):
+    (X, y), model = chunked(*data[:2]), MODELS["manifold"]
+    one, other = (X.map_blocks(getattr(sparse, form)) for form in ("csr_matrix", "coo_matrix"))
+    assert have_same_bits(on_dask.fit(model, one, y).forest_, on_dask.fit(model, other, y).forest_)
 
 
 @pytest.mark.parametrize("kind", ["rows", "weights", "classes"])

@@ -463,6 +463,11 @@ def test_sparse_rows():
     found = shapley_values(model, sparse.csr_matrix(X[:5]), sparse.csr_matrix(X[5:9]))
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.data, X[:5])
+    expected = shapley_values(model, X[:5])
+    for form in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):  # some have no rows
+        found = shapley_values(model, sparse.csr_matrix(X[:5]).asformat(form))
+        np.testing.assert_array_equal(found.values, expected.values)
+        np.testing.assert_array_equal(found.data, X[:5])
 
 
 def test_a_tree_without_splits():
