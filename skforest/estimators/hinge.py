@@ -343,29 +343,30 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
         )
 
     def _auto(self, n_rows, previous=None):
-        """Values of the parameters that may be "auto", for bags added to a `previous` forest."""
-        procedure, is_image, is_large = self._procedure, self.features == "conv", n_rows >= LARGE
-        n_trees, n_bags = (100, 5) if is_large or is_image or is_regressor(self) else (50, 10)
-        if previous is not None:
-            n_trees, n_bags = previous.bag_start[1], max(n_bags, len(previous.bag_start) - 1)
-        batch_size = min(max(n_rows // 16, 8), 128 if is_large else 64)
+        """Values of the parameters that may be "auto", by name."""
+        procedure = self._procedure
+        batch_size = min(max(n_rows // 16, 8), 128 if n_rows >= LARGE else 64)
         if procedure.batch_size != "auto":
             batch_size = min(procedure.batch_size, max(n_rows, 2))
         n_epochs = min(max(40, 6 * n_rows / 1000), 120)
         n_steps = max(2400, math.ceil(n_epochs * n_rows / batch_size))
         rate = ADAGRAD_RATE if procedure.optimizer == "adagrad" else ADAM_RATE
-        auto = {
-            "n_estimators": n_trees,
-            "n_bags": n_bags,
-            "max_depth": 8 if is_large else 5,
-            "n_directions": 80 if is_image else 200 if is_large else 50,
-            "max_iter": min(n_steps, 20_000),
-            "learning_rate": rate,
-        }
+        auto = {"max_iter": min(n_steps, 20_000), "learning_rate": rate}
+        auto |= self._auto_sizes(n_rows, previous)
         auto |= {name: own for name in auto if (own := getattr(self, name)) != "auto"}
         if self.learning_rate == "auto":
             auto["learning_rate"] = rate * self._make_loss().hinge_rate / auto["n_estimators"]
         return auto | {"batch_size": batch_size}
+
+    def _auto_sizes(self, n_rows, previous=None):
+        """Values of "auto" that decide how large bags are, also those added to `previous` ones."""
+        is_large, is_image = n_rows >= LARGE, self.features == "conv"
+        n_trees, n_bags = (100, 5) if is_large or is_image or is_regressor(self) else (50, 10)
+        if previous is not None:
+            n_trees, n_bags = previous.bag_start[1], max(n_bags, len(previous.bag_start) - 1)
+        n_directions = 80 if is_image else 200 if is_large else 50
+        sizes = {"n_estimators": n_trees, "n_bags": n_bags, "n_directions": n_directions}
+        return sizes | {"max_depth": 8 if is_large else 5}
 
     def _resolved(self, settings):
         return {
