@@ -466,7 +466,8 @@ def test_the_number_of_workers_has_no_influence(data, cluster):
 
 
 @models
-def test_same_bits_in_processes_of_dask(model, data, cluster):
+def test_same_bits_in_processes_of_dask(model, data, cluster, monkeypatch):
+    monkeypatch.setattr("skforest.training.trials.IMPORTANCE_TREES", 50)  # as in the processes
     X, y = of_kind(model, data)
     expected = clone(model).fit(X, y)
     with joblib.parallel_config(backend="dask"):
