@@ -180,6 +180,12 @@ def regressor(request):
 
 
 @pytest.fixture
+def every_feature(monkeypatch):
+    """Features of categories and of missing values are kept, whether they are useful or not."""
+    monkeypatch.setattr(skforest.estimators.base, "useful_features", lambda data, *_: data)
+
+
+@pytest.fixture
 def interruptible():
     """SIGINT raises KeyboardInterrupt; a test that training does not let end is ended by force.
 

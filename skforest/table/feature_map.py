@@ -7,7 +7,7 @@ The columns of the table are the inputs, the columns of the matrix the features.
 gives one feature, with the training mean in place of missing values, scaled if the estimator
 scales features. If values were missing in training, a second feature says which ones. A category
 gives the number of its level and further features: with few levels, an indicator of each level;
-with many levels, the mean of the target in the level (`TargetStatistics`). A category with two
+with many levels, means of the target in the level (`TargetStatistics`). A category with two
 levels has only indicators.
 """
 
@@ -353,7 +353,7 @@ class FeatureMap:
         elif has_missing:
             own.append((LEVEL, indicators[n_levels]))
         if n_levels + has_missing >= MIN_TARGET_LEVELS:
-            own.append((TARGET, statistics.fit_table(entry, n_levels)))
+            own += [(TARGET, table) for table in statistics.fit_tables(entry, n_levels)]
         return own
 
     def _codes(self, entry, n_levels, total, statistics):
@@ -387,9 +387,11 @@ class FeatureMap:
         else:
             F = self._features(Z)
         targets = np.flatnonzero((self.kind == TARGET) & (statistics is not None))
-        for f, j in zip(targets, self.source[targets]):
+        for j in np.unique(self.source[targets]):
+            own = targets[self.source[targets] == j]
+            tables = np.stack([self.table_of(f) for f in own])
             entry = self._entries(j, Z[:, j])
-            F[:, f] = statistics.cross_fitted(entry, len(self.levels[j]))
+            F[:, own] = statistics.cross_fitted(entry, len(self.levels[j]), tables).T
         return F
 
     @property
@@ -464,7 +466,7 @@ class FeatureMap:
         """Return the names of the features from the names of the inputs."""
         if not len(self.source):
             return list(names)
-        found = []
+        found, targets = [], np.flatnonzero(self.kind == TARGET)
         for f, j in enumerate(self.source):
             name, kind = str(names[j]), self.kind[f]
             if kind == IS_MISSING:
@@ -474,7 +476,9 @@ class FeatureMap:
                 levels = self.levels[j]
                 name += f" = {level_text(levels[level])}" if level < len(levels) else " is missing"
             elif kind == TARGET:
-                name += " (target mean)"
+                own = targets[self.source[targets] == j]
+                number = f" {1 + np.count_nonzero(own < f)}" if len(own) > 1 else ""
+                name += f" (target mean{number})"
             found.append(name)
         return found
 

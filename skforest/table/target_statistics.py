@@ -5,6 +5,7 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+from scipy.special import fdtri
 
 from .._kernels.base.rows import RowOrder
 from .matrix import equal_rows
@@ -17,6 +18,9 @@ MIN_PRIOR_ROWS, MAX_PRIOR_ROWS = 1e-6, 100.0
 # gets the mean over all rows. Chosen without a stored measurement: on simulated tables of one and
 # two categories with 10 rows in a level, out-of-bag scores of noise were 0.05 too large.
 OWN_SHARE = 0.1
+# Most features of a category, and the level of an F test of whether levels differ in each further
+# one. A share of the variance up to TINY is rounding.
+MAX_FEATURES, SIGNIFICANCE, TINY = 10, 0.01, 1e-9
 
 
 def indicators(codes, n_classes):
@@ -32,7 +36,8 @@ class TargetStatistics:
     n is the ratio of the variance within levels to the variance between them (the empirical Bayes
     estimate; Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes in
     classification and prediction problems", 2001). If the target has several columns or classes,
-    the deviations of the level means are projected onto the direction in which they vary most.
+    the deviations of the level means are projected onto orthogonal directions: that in which they
+    vary most, and at most `MAX_FEATURES` - 1 further ones in which they vary more than by chance.
 
     A training row gets the mean over rows of other folds; otherwise a model would learn to read
     its label from it. Folds are drawn in canonical order, so that neither the order of the samples
@@ -64,8 +69,8 @@ class TargetStatistics:
         self.n_samples = weight.sum() if n_samples is None else n_samples
         self.group = group
 
-    def fit_table(self, entry, n_levels):
-        """Return the feature at all entries of its table.
+    def fit_tables(self, entry, n_levels):
+        """Return the features at all entries of their tables.
 
         Parameters
         ----------
@@ -75,8 +80,10 @@ class TargetStatistics:
 
         Returns
         -------
-        table : ndarray of shape (n_levels + 2,), float64
-            In [0, 1]; levels without rows get the value of the overall mean.
+        tables : ndarray of shape (n_features, n_levels + 2), float64
+            In [0, 1]; levels without rows get the value of the overall mean. There is one feature
+            for a single column or two classes, else there are one or more, in the order of their
+            variances.
         """
         return self._projection(entry, n_levels)(self._sums(entry, n_levels))
 
@@ -93,10 +100,13 @@ class TargetStatistics:
         deviation = (sums[:, 1:] - sums[:, :1] * prior) / n_rows[:, None]
         return int(np.argmin(np.square(deviation).sum(axis=1) + within / n_rows))
 
-    def cross_fitted(self, entry, n_levels):
-        """Return the feature of every training row: (n_rows,), float32."""
-        values = np.empty(len(entry), dtype=np.float32)
-        project = self._projection(entry, n_levels)
+    def cross_fitted(self, entry, n_levels, tables):
+        """Return the features of every training row: (n_features, n_rows), float32.
+
+        `tables` are those of `fit_tables`, float32, or of an earlier fit to other rows.
+        """
+        values = np.empty((len(tables), len(entry)), dtype=np.float32)
+        project = self._projection(entry, n_levels, tables)
         whole, n_used = self._sums(entry, n_levels), np.count_nonzero(np.bincount(entry))
         fold, further = self._folds
         if self.group is None and n_used <= OWN_SHARE * self.n_samples:
@@ -109,7 +119,7 @@ class TargetStatistics:
             left_out = np.flatnonzero(left_out)
             # Sums without further rows are exactly 0, because rows are added in their order.
             rest = project(whole - self._sums(entry, n_levels, left_out))
-            values[own] = rest[entry[own]]
+            values[:, own] = rest[:, entry[own]]
         return values
 
     def _sums(self, entry, n_levels, rows=slice(None)):
@@ -130,8 +140,11 @@ class TargetStatistics:
         deviation = self.y.std(axis=0)
         return self.y[rows] / np.where(deviation > 0, deviation, 1)
 
-    def _projection(self, entry, n_levels):
-        """Return the function from the sums at entries to the feature."""
+    def _projection(self, entry, n_levels, tables=None):
+        """Return the function from the sums at entries to the features.
+
+        If `tables` are given, it has their directions and units, as far as these rows tell.
+        """
         sums = self._sums(entry, n_levels)
         prior = sums[:, 1:].sum(axis=0) / self.weight.sum()
         n_prior = self._variances(sums, prior)[0] * self.weight.mean()
@@ -141,16 +154,43 @@ class TargetStatistics:
             total = np.maximum(sums[:, :1], 0.0)
             return (sums[:, 1:] - total * prior) / (total + n_prior)
 
-        found = deviations(sums)
-        direction = _first_component(found * np.sqrt(sums[:, :1]))
-        values = (found * direction).sum(axis=1)[sums[:, 0] > 0]
-        low, high = values.min(), values.max()
-        unit = high - low if high > low else 1.0
-
         def project(sums):
-            return ((deviations(sums) * direction).sum(axis=1) - low) / unit
+            found = deviations(sums)
+            values = [(found * direction).sum(axis=1) for direction in directions]
+            return np.stack([(own - low) / unit for own, (low, unit) in zip(values, ends)])
 
+        found = deviations(sums)
+        root, ends = np.sqrt(sums[:, :1]), [(0.0, 1.0)] * MAX_FEATURES
+        directions = self._directions(found * root, sums, prior)
+        own = project(sums)
+        low, high = (end(own[:, sums[:, 0] > 0], axis=1) for end in (np.min, np.max))
+        ends = list(zip(low, np.where(high > low, high - low, 1.0)))
+        if tables is not None and found.shape[1] > 1:
+            if not np.array_equal(project(sums).astype(np.float32), tables):
+                values = tables.T - tables[:, -1]  # unknown levels do not deviate
+                directions = _least_squares(found * root, values * root).T
+                ends = [(-value, 1.0) for value in tables[:, -1].tolist()]
         return project
+
+    def _directions(self, D, sums, prior):
+        """Return the main directions of the deviations of levels, of which D has the roots."""
+        first, *others = _components(D, min(MAX_FEATURES, D.shape[1]))
+        is_used = sums[:, 0] > 0
+        n_within, n_between = len(self.weight) - is_used.sum(), is_used.sum() - 1
+        if not others or n_within <= 0 or n_between == 0:
+            return [first]
+        sums = sums[is_used] / self.weight.mean()
+        means = sums[:, 1:] / sums[:, :1] - prior
+        unit, found = math.sqrt(fdtri(n_between, n_within, 1 - SIGNIFICANCE)), [first]
+        for k, direction in enumerate(others, 1):
+            # Noise varies most along the main one of the directions that are left.
+            n_others = D.shape[1] - 1 - k
+            least = (unit + math.sqrt(n_others / n_between)) ** 2 * n_between / n_within
+            between = (sums[:, 0] * np.square((means * direction).sum(axis=1))).sum()
+            within = max(self._squares(prior, direction) - between, 0.0)
+            if between > least * within:
+                found.append(direction)
+        return found
 
     def _variances(self, sums, prior):
         """Return the variance within levels, relative to that between levels, and absolute.
@@ -160,8 +200,7 @@ class TargetStatistics:
         unit = self.weight.mean()
         sums = sums[sums[:, 0] > 0] / unit
         n, n_rows = sums[:, 0], len(self.weight)
-        # The last bits of BLAS depend on its threads.
-        squares = (self.weight / unit * np.square(self._distances(prior))).sum()
+        squares = self._squares(prior)
         between = (n * np.square(sums[:, 1:] / n[:, None] - prior).sum(axis=1)).sum()
         n_within, n_between = n_rows - len(n), len(n) - 1
         if n_within <= 0 or n_between == 0:
@@ -170,6 +209,17 @@ class TargetStatistics:
         of_levels = (between - n_between * within) / (n_rows - np.square(n).sum() / n_rows)
         n_prior = within / of_levels if of_levels > 0 else MAX_PRIOR_ROWS
         return min(max(n_prior, MIN_PRIOR_ROWS), MAX_PRIOR_ROWS), within
+
+    def _squares(self, prior, direction=None):
+        """Return the sum of squared deviations from the overall mean, or along a direction."""
+        if direction is None:
+            deviation = self._distances(prior)
+        elif self.n_classes is None:
+            deviation = ((self._target(slice(None)) - prior) * direction).sum(axis=1)
+        else:
+            deviation = direction[self.y[:, 0].astype(np.intp)] - (prior * direction).sum()
+        # The last bits of BLAS depend on its threads.
+        return (self.weight / self.weight.mean() * np.square(deviation)).sum()
 
     def _distances(self, prior):
         """Return the distance of the target of every row from the overall mean."""
@@ -211,16 +261,41 @@ def _in_turns(number):
     return (np.argsort(np.argsort(first)) % N_FOLDS)[number]
 
 
-def _first_component(D):
-    """Return the unit vector with the largest sum of squares of ``D @ v``, by power iteration."""
+def _components(D, n):
+    """Return n orthogonal unit vectors, or as many as D has, by power iteration.
+
+    Each has the largest sum of squares of ``D @ v`` that the previous ones leave.
+    """
     # The last bits of BLAS and LAPACK depend on their threads.
     G = np.einsum("ij,ik->jk", D, D)
-    direction = np.zeros(len(G))
-    direction[np.argmax(G.diagonal())] = 1
-    for _ in range(100 if len(G) > 1 else 0):
-        new = np.einsum("jk,k->j", G, direction)
-        length = math.sqrt(np.square(new).sum())
-        if length == 0:
-            break
-        direction = new / length
-    return direction
+    least, found = TINY * G.trace(), []
+    while not found or len(found) < n and G.trace() > least:
+        direction = np.zeros(len(G))
+        direction[np.argmax(G.diagonal())] = 1
+        for _ in range(100 if len(G) > 1 else 0):
+            new = np.einsum("jk,k->j", G, direction)
+            length = math.sqrt(np.square(new).sum())
+            if length == 0:
+                break
+            direction = new / length
+        found.append(direction)
+        image = np.einsum("jk,k->j", G, direction)
+        G = G - np.outer(direction, image) - np.outer(image, direction)
+        G += (direction * image).sum() * np.outer(direction, direction)
+    return found
+
+
+def _least_squares(D, Y):
+    """Return the smallest B for which ``D @ B`` is nearest to Y, by conjugate gradients."""
+    G, rest = np.einsum("ij,ik->jk", D, D), np.einsum("ij,ik->jk", D, Y)
+    B, step, square = np.zeros_like(rest), rest, np.square(rest).sum(axis=0)
+    least = TINY**2 * square
+    for _ in range(len(G)):
+        image = np.einsum("jk,kl->jl", G, step)
+        curvature = (step * image).sum(axis=0)
+        is_left = (square > least) & (curvature > 0)
+        size = np.where(is_left, square / np.where(is_left, curvature, 1), 0)
+        B, rest = B + size * step, rest - size * image
+        last, square = square, np.square(rest).sum(axis=0)
+        step = rest + np.where(is_left, square / np.where(is_left, last, 1), 0) * step
+    return B

@@ -1,4 +1,4 @@
-"""Categories of tables: levels, unknown values, means of the target."""
+"""Categories of tables: levels, unknown values, features."""
 
 import re
 import warnings
@@ -20,13 +20,7 @@ from skforest import (
     ManifoldForestRegressor,
 )
 from skforest.table.feature_map import CODE, LEVEL, TARGET, VALUE
-from skforest.table.target_statistics import N_FOLDS, TargetStatistics
-
-
-@pytest.fixture
-def every_feature(monkeypatch):
-    """Features of categories and of missing values are kept, whether they are useful or not."""
-    monkeypatch.setattr(skforest.estimators.base, "useful_features", lambda data, *_: data)
+from skforest.table.target_statistics import TargetStatistics
 
 
 @pytest.mark.parametrize(
@@ -154,13 +148,6 @@ def test_the_code_of_an_unknown_level_is_that_of_the_typical_one(every_feature):
     feature_map = ManifoldForestRegressor(2, random_state=0).fit(frame, y).forest_.feature_map
     table = feature_map.table_of(list(feature_map.kind).index(CODE))
     assert table.tolist() == [0, 1, 2, 3, 4, 5, 4, 4]
-
-
-def test_of_levels_with_the_overall_mean_the_most_frequent_one_is_typical():
-    entry = np.repeat([0, 1, 2, 3], [2, 8, 4, 4])
-    y = np.concatenate([np.tile([-1.0, 1], 5), [2, 4, 2, 4, -2, -4, -2, -4]])[:, None]
-    Z = np.arange(18, dtype=np.float32)[:, None]
-    assert TargetStatistics(Z, y, np.ones(18), None).nearest_level(entry, 4) == 1
 
 
 @pytest.mark.thin(2)
@@ -415,123 +402,6 @@ def test_categories_have_no_place_on_a_grid():
         ManifoldForestClassifier(5, feature_shape=(1, 2)).fit(frame, y)
 
 
-@pytest.mark.parametrize("n_classes", [None, 2, 4])
-@pytest.mark.parametrize("n_columns", [1, 3])
-def test_target_statistics_are_those_of_a_plain_definition(n_classes, n_columns):
-    """Means of the other folds, pulled towards the overall mean; classes on their main axis."""
-    if n_classes and n_columns > 1:
-        pytest.skip("one column of labels")
-    rng = np.random.default_rng(0)
-    n, n_levels = 200, 6
-    entry = rng.integers(0, n_levels, size=n)
-    Z = rng.random((n, 2)).astype(np.float32)
-    if n_classes:
-        y = ((entry + rng.integers(0, 2, size=n)) % n_classes)[:, None].astype(float)
-        Y = (y == np.arange(n_classes)) * 1.0
-        Y = Y[:, 1:] if n_classes == 2 else Y
-    else:
-        y = entry[:, None] * np.arange(1, n_columns + 1) + rng.normal(size=(n, n_columns))
-        Y = y / y.std(axis=0)
-    weight = rng.integers(1, 4, size=n).astype(float)
-    statistics = TargetStatistics(Z, y, weight, n_classes)
-    prior = weight @ Y / weight.sum()
-    count = weight / weight.mean()
-    every_level = range(n_levels)
-    means = [np.average(Y[entry == k], axis=0, weights=count[entry == k]) for k in every_level]
-    within = sum(
-        (count[entry == k] @ np.square(Y[entry == k] - means[k])).sum() for k in every_level
-    ) / (n - n_levels)
-    n_of = np.bincount(entry, count)
-    between = sum(n_of[k] * np.square(means[k] - prior).sum() for k in every_level)
-    between = (between - (n_levels - 1) * within) / (n - np.square(n_of).sum() / n)
-    extra = weight.mean() * within / between
-
-    def deviation(level, rows):
-        own = rows[entry[rows] == level]
-        return (weight[own] @ (Y[own] - prior)) / (weight[own].sum() + extra)
-
-    every = np.arange(n)
-    found = np.stack([deviation(level, every) for level in range(n_levels)])
-    of_level = np.bincount(entry, weight)
-    axis = np.linalg.svd(found * np.sqrt(of_level)[:, None])[2][0]
-    table = statistics.fit_table(entry, n_levels)
-    axis *= np.sign((found @ axis) @ (table[:n_levels] - table[:n_levels].mean()))
-    low, unit = (found @ axis).min(), np.ptp(found @ axis)
-    np.testing.assert_allclose(table[:n_levels], (found @ axis - low) / unit, atol=1e-6)
-    np.testing.assert_allclose(table[n_levels:], -low / unit, atol=1e-6)
-    crossed = statistics.cross_fitted(entry, n_levels)
-    for i in range(n):
-        rest = every[every % N_FOLDS != i % N_FOLDS]
-        expected = (deviation(entry[i], rest) @ axis - low) / unit
-        assert crossed[i] == pytest.approx(expected, abs=1e-6)
-
-
-def test_levels_get_at_most_a_hundred_rows_of_the_overall_mean():
-    """Also where the means of levels hardly differ, so that more rows would be added."""
-    count, mean = np.array([400, 400, 400, 20]), np.array([0.08, -0.08, 0.0, 0.08])
-    entry = np.repeat(np.arange(4), count)
-    y = (np.arange(1220) % 2 * 2 - 1.0 + mean[entry])[:, None]
-    y /= y.std()
-    table = TargetStatistics(np.zeros((1220, 1)), y, np.ones(1220), None).fit_table(entry, 4)
-    own = np.array([y[entry == k].mean() for k in range(4)])
-    expected = count * (own - y.mean()) / (count + 100)
-    expected = (expected - expected.min()) / np.ptp(expected)
-    np.testing.assert_allclose(np.abs(table[:4] - (table[0] < table[1])), expected, atol=1e-9)
-
-
-@pytest.mark.parametrize("n_rows", [10, 9])
-def test_rows_that_differ_in_the_target_alone_get_one_value(n_rows):
-    """With ten rows of a level, their own labels count in it; with fewer, none does."""
-    entry = np.repeat(np.arange(3), n_rows)
-    Z = entry[:, None].astype(np.float32)
-    y = (np.arange(len(entry)) % 2)[:, None].astype(float)
-    for weight in (np.ones(len(y)), np.full(len(y), 0.1)):
-        statistics = TargetStatistics(Z, y, weight, 2, len(y))
-        table = statistics.fit_table(entry, 3).astype(np.float32)
-        expected = table[entry] if n_rows == 10 else np.full(len(y), table[-1])
-        np.testing.assert_array_equal(statistics.cross_fitted(entry, 3), expected)
-
-
-@pytest.mark.parametrize("is_repeated", [False, True])
-@pytest.mark.parametrize("n_classes", [None, 2])
-def test_target_statistics_of_a_row_are_those_of_other_groups(n_classes, is_repeated):
-    """A level of one group counts as unknown; so does one whose rows have equal inputs."""
-    rng = np.random.default_rng(0)
-    group, level = np.repeat(np.arange(30), 5), np.repeat(rng.permutation(15), 10)
-    y = rng.integers(0, 2, size=150) if n_classes else 1e8 + rng.normal(size=150)
-    Z = (level if is_repeated else np.arange(150))[:, None].astype(np.float32)
-    weight = rng.random(150)
-    statistics = TargetStatistics(Z, y[:, None].astype(float), weight, n_classes, 150, group)
-    unknown = np.float32(statistics.fit_table(group, 30)[-1])
-    np.testing.assert_array_equal(statistics.cross_fitted(group, 30), np.full(150, unknown))
-    of_level = statistics.cross_fitted(level, 15).reshape(15, 2, 5)  # each level has two groups
-    unknown = np.float32(statistics.fit_table(level, 15)[-1])
-    if is_repeated:
-        assert (of_level == unknown).all()
-        return
-    assert (of_level == of_level[:, :, :1]).all() and (of_level != unknown).all()
-    mean = np.average(y.reshape(15, 2, 5), axis=2, weights=weight.reshape(15, 2, 5))
-    higher = np.average(y, weights=weight) < mean[:, ::-1]
-    assert len({*zip(higher.ravel(), (of_level[:, :, 0] > unknown).ravel())}) == 2
-
-
-def test_labels_do_not_leak(every_feature):
-    """A category of which two rows each share a level is worth nothing."""
-    rng = np.random.default_rng(0)
-    n = 600
-    frame = pd.DataFrame({"id": [f"r{i % 300}" for i in range(n)], "x": rng.normal(size=n)})
-    y = rng.integers(0, 2, size=n)
-    model = ManifoldForestClassifier(20, random_state=0).fit(frame, y)
-    feature_map = model.forest_.feature_map
-    assert TARGET in feature_map.kind
-    data = model._known_training_set(frame, y, None)
-    column = data.X[:, list(feature_map.kind).index(TARGET)]
-    assert abs(np.corrcoef(column, data.target)[0, 1]) < 0.15
-    # The mean of the target with the row's own label tells it apart.
-    whole = feature_map.transform(feature_map.coded(frame).astype(np.float32))
-    assert abs(np.corrcoef(whole[:, list(feature_map.kind).index(TARGET)], y)[0, 1]) > 0.6
-
-
 def test_levels_of_one_class_each():
     """The variance within levels is 0, and some levels have no row but the one left out."""
     n = 14
@@ -579,7 +449,7 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(cls, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
 
-    for name in ("cross_fitted", "fit_table"):
+    for name in ("cross_fitted", "fit_tables"):
         with monkeypatch.context() as patch:
             patch.setattr(TargetStatistics, name, interrupt)
             with pytest.raises(KeyboardInterrupt):

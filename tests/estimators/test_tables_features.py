@@ -25,13 +25,6 @@ from skforest import (
 )
 from skforest.table.feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE, FeatureMap
 
-
-@pytest.fixture
-def every_feature(monkeypatch):
-    """Features of categories and of missing values are kept, whether they are useful or not."""
-    monkeypatch.setattr(skforest.estimators.base, "useful_features", lambda data, *_: data)
-
-
 # ---------------------------------------------------------------------------------- missing values
 
 
