@@ -300,7 +300,12 @@ def tree_loss(forest, leaf, data):
 
 def squared_error(forest, data):
     """Return the weighted sum of squared errors on a TrainingSet, with one-hot classes."""
-    total = 0.0
+    return float(squared_errors(forest, data).sum())
+
+
+def squared_errors(forest, data):
+    """Return the weighted squared error of every row of a TrainingSet: (n_rows,), float64."""
+    errors = np.zeros(len(data))
     for first in range(0, len(data), FEW_ROWS):
         block = slice(first, first + FEW_ROWS)
         response = forest.response_mapped(dense(data.X[block]))
@@ -310,8 +315,8 @@ def squared_error(forest, data):
         elif forest.n_classes is not None or truth.shape[1] < response.shape[1]:
             # Several outputs with labels: the target has their indicators.
             truth = data.baseline + data.target[block] * data.target_scale
-        total += data.weight[block] @ ((response - truth) ** 2).sum(axis=1)
-    return total
+        errors[block] = data.weight[block] * ((response - truth) ** 2).sum(axis=1)
+    return errors
 
 
 # -------------------------------------------------------------------------- several trees

@@ -7,8 +7,8 @@ The columns of the table are the inputs, the columns of the matrix the features.
 gives one feature, with the training mean in place of missing values, scaled if the estimator
 scales features. If values were missing in training, a second feature says which ones. A category
 gives the number of its level and further features: with few levels, an indicator of each level;
-with many levels, means of the target in the level (`TargetStatistics`). A category with two
-levels has only indicators.
+with many levels, means of the target in the level (`TargetStatistics`), and indicators where these
+help. A category with two levels has only indicators.
 """
 
 import numpy as np
@@ -43,7 +43,8 @@ MISSING = np.finfo(np.float32).max  # a np.float32
 # Names of the kinds of features. A Forest stores their positions.
 KINDS = ("value", "is missing", "code", "level", "target")
 VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(len(KINDS))
-MAX_INDICATORS = 10  # categories with more levels get no indicators of levels
+MAX_INDICATORS = 10  # categories with more levels get indicators of levels only if they help
+MAX_OFFERED = 40  # and those with still more levels none
 MIN_TARGET_LEVELS = 11  # categories with fewer levels get no target statistics
 
 
@@ -420,6 +421,36 @@ class FeatureMap:
         """Mask of the indicators of levels and target statistics that accompany level numbers."""
         has_code = np.isin(self.source, self.source[self.kind == CODE])
         return has_code & ((self.kind == TARGET) | (self.kind == LEVEL) & ~self.says_missing)
+
+    @property
+    def without_indicators(self):
+        """Numbers of the categories that `with_indicators` may give indicators of levels."""
+        has_code = self.source[self.kind == CODE].tolist()
+        most = [MAX_INDICATORS, MAX_OFFERED]
+        return [j for j in has_code if most[0] < len(self.levels[j]) <= most[1]]
+
+    def with_indicators(self, F, j):
+        """Return the features F of rows, and the map, with an indicator of each level of input j.
+
+        The category has none so far, and no row with a weight has an unknown level.
+        """
+        own, n_levels = self.source == j, len(self.levels[j])
+        code = np.flatnonzero(own & (self.kind == CODE))
+        is_level = F[:, code] == self.table_of(code[0])[:n_levels]
+        for f in np.flatnonzero(own & self.says_missing):  # its mean may be the number of a level
+            is_level &= F[:, [f]] == 0
+        order = np.argsort(np.append(self.source, [j] * n_levels), kind="stable")
+        tables = [self.table_of(f) for f in range(len(self.source))]
+        tables += list(np.eye(n_levels, n_levels + 2, dtype=np.float32))
+        feature_map = self._with_features(
+            self.fill,
+            np.append(self.source, np.full(n_levels, j, dtype=np.int32))[order],
+            np.append(self.kind, np.full(n_levels, LEVEL, dtype=np.uint8))[order],
+            np.cumsum([0, *(len(tables[f]) for f in order)]),
+            np.concatenate([tables[f] for f in order]),
+        )
+        both = np.concatenate([F, is_level], axis=1, dtype=F.dtype)
+        return np.ascontiguousarray(both[:, order]), feature_map
 
     def selected(self, is_kept):
         """Return the map to some of the features."""

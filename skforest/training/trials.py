@@ -10,7 +10,7 @@ from scipy.special import chdtri
 from .._kernels.base.rows import random_stream, tree_seed
 from .._kernels.search.projection import AxisSampler, SparseSampler
 from ..forest import Forest
-from ..forest.statistics import squared_error
+from ..forest.statistics import squared_error, squared_errors
 from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
 from .method import MemberForest, train_members
 from .threads import local_threads
@@ -30,6 +30,10 @@ SIGNIFICANCE = 0.01  # level at which indicators of missing values are kept
 N_FEATURE_TREES = 20
 MEAN_NONZEROS = 2.0
 FEATURE_SEED = 5 * 2**60
+# Categories that may get indicators of many levels, and by what share, and by how many of its
+# standard errors, the error must fall.
+MAX_CATEGORIES = 10
+MARGIN, N_STANDARD_ERRORS = 0.03, 2.0
 
 # The forest of `quick_importances`:
 IMPORTANCE_TREES = 50
@@ -75,19 +79,20 @@ def _split(data, seed):
 
 
 def useful_features(data, seed, compares_indicators):
-    """Return the training set without features of missing values and categories that do not help.
+    """Return the training set with those features of missing values and categories that help.
 
-    Indicators of missing values are tested one by one, see `_is_informative`. With
-    `compares_indicators`, small forests with and without the remaining indicators are compared on
-    held-out rows. Then forests with and without the indicators and target statistics of categories
-    are compared.
+    Indicators of more levels than usual are added first, see `_with_indicators`. Indicators of
+    missing values are tested one by one, see `_is_informative`. With `compares_indicators`, small
+    forests with and without the remaining indicators are compared on held-out rows. Then forests
+    with and without the indicators and target statistics of categories are compared.
     """
     if np.count_nonzero(data.weight) < MIN_ROWS:
         return data
+    data, error = _with_indicators(data, seed)
     is_kept = ~data.feature_map.says_missing
     for f in np.flatnonzero(~is_kept):
         is_kept[f] = _is_informative(data.X[:, f] > 0, data)
-    data, error = _with_selected(data, is_kept), None
+    data, error = _with_selected(data, is_kept), error if is_kept.all() else None
     for name in ("says_missing", "is_extra") if compares_indicators else ("is_extra",):
         is_kept = ~getattr(data.feature_map, name)
         if is_kept.all():
@@ -98,6 +103,34 @@ def useful_features(data, seed, compares_indicators):
         if error_without < error:
             data, error = without, error_without
     return data
+
+
+def _with_indicators(data, seed):
+    """Return the training set with indicators of many levels where they help, and its error.
+
+    They are tried for one category after the other, the most important ones first, and are kept if
+    the error of a small forest clearly falls. The error is None if none were tried.
+    """
+    columns = data.feature_map.without_indicators
+    if not columns:
+        return data, None
+    parts = _split(data, seed)
+    forest = _feature_forest(parts[0], seed)
+    errors = squared_errors(forest, parts[1])
+    importance = data.feature_map.per_input(forest.feature_importances())
+    for j in sorted(columns, key=lambda j: -importance[j])[:MAX_CATEGORIES]:
+        others = [_indicating(part, j) for part in parts]
+        other_errors = squared_errors(_feature_forest(others[0], seed), others[1])
+        gain = errors - other_errors
+        least = N_STANDARD_ERRORS * math.sqrt(np.square(gain).sum())
+        if gain.sum() > max(MARGIN * errors.sum(), least):
+            data, parts, errors = _indicating(data, j), others, other_errors
+    return data, float(errors.sum())
+
+
+def _indicating(data, j):
+    """Return the training set with indicators of the levels of a category."""
+    return data.with_features(*data.feature_map.with_indicators(data.X, j))
 
 
 def _with_selected(data, is_kept):
@@ -136,6 +169,11 @@ def _is_informative(indicator, data):
 def _held_out_error(data, seed):
     """Return the squared error of a small forest of sparse directions on held-out rows."""
     train, test = _split(data, seed)
+    return squared_error(_feature_forest(train, seed), test)
+
+
+def _feature_forest(train, seed):
+    """Return a small forest of sparse directions."""
     n_features = train.X.shape[1]
     n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
     varying = train.varying()
@@ -143,7 +181,7 @@ def _held_out_error(data, seed):
     sampler = partial(SparseSampler, n_features, mean, False, train.unit(), varying)
     own_seed = tree_seed(seed, FEATURE_SEED)
     forests = _small_trees(train, own_seed, N_FEATURE_TREES, sampler, n_candidates, 1)
-    return squared_error(Forest.concatenate(forests), test)
+    return Forest.concatenate(forests)
 
 
 def quick_importances(data, seed):

@@ -18,6 +18,7 @@ from sklearn.datasets import make_classification
 import skforest
 from skforest import (
     CO2ForestClassifier,
+    CO2ForestRegressor,
     Forest,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
@@ -351,3 +352,58 @@ def test_few_levels_have_indicators_and_many_a_mean_of_the_target(n, has_missing
     n_indicators = n_entries if n_entries <= 10 else int(has_missing)
     assert (kind == LEVEL).sum() == n_indicators
     assert (kind == CODE).sum() == (n > 2) and (kind == TARGET).sum() == (n_entries > 10)
+
+
+def slopes_in_levels(n, n_levels=30, seed=0):
+    """A table where the effect of a number depends on the level of a category."""
+    rng = np.random.default_rng(seed)
+    level, slope = rng.integers(0, n_levels, n), 2 * rng.normal(size=n_levels)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "z": rng.normal(size=n)})
+    frame["c"] = [f"l{k:02d}" for k in level]
+    return frame, slope[level] * frame["x"] + frame["z"]
+
+
+def n_indicators(model):
+    return int((model.forest_.feature_map.kind == LEVEL).sum())
+
+
+def test_many_levels_have_indicators_where_they_help():
+    frame, y = slopes_in_levels(1600)
+    X, others = frame[:1200], frame[1200:]
+    model = CO2ForestRegressor(30, random_state=0).fit(X, y[:1200])
+    assert n_indicators(model) == 30
+    assert model.score(others, y[1200:]) > 0.7
+    names = model.forest_.feature_map.feature_names(frame.columns)
+    assert names[:6] == ["x", "z", "c", "c (target mean)", "c = l00", "c = l01"]
+    mean = X["c"].map(dict(zip(sorted(set(X["c"])), np.linspace(-3, 3, 30)))) + X["x"]
+    assert n_indicators(CO2ForestRegressor(3, random_state=0).fit(X, mean)) == 0
+    frame, y = slopes_in_levels(1200, 41)
+    assert n_indicators(CO2ForestRegressor(3, random_state=0).fit(frame, y)) == 0
+
+
+def test_indicators_are_tried_for_the_most_important_categories(monkeypatch):
+    monkeypatch.setattr(skforest.training.trials, "MAX_CATEGORIES", 1)
+    frame, y = slopes_in_levels(1200)
+    rng = np.random.default_rng(1)
+    noise = {f"n{k}": [f"v{i}" for i in rng.integers(0, 20, 1200)] for k in range(3)}
+    frame = frame.assign(**noise)[[*noise, "c", "x", "z"]]
+    assert n_indicators(CO2ForestRegressor(3, random_state=0).fit(frame, y)) == 30
+
+
+@pytest.mark.parametrize("cls", [CO2ForestRegressor, ManifoldForestRegressor])
+def test_indicators_of_training_rows_are_those_of_later_rows(cls, every_feature):
+    """Also of missing values, whose number may be that of a level."""
+    level = np.repeat(np.arange(15), 20)
+    frame = pd.DataFrame({"c": [f"l{k:02d}" for k in level], "x": np.arange(300.0) % 7})
+    frame.loc[level == 3, "c"] = None
+    frame.loc[level == 11, "c"] = None  # the mean number of 13 levels is 6
+    model = cls(2, random_state=0).fit(frame, frame["x"])
+    data = model._known_training_set(frame, frame["x"], None)
+    assert data.feature_map.without_indicators == [0]
+    F, feature_map = data.feature_map.with_indicators(data.X, 0)
+    rows = data.row_of_sample
+    expected = feature_map.transform(feature_map.coded(frame))
+    is_target = feature_map.kind == TARGET
+    np.testing.assert_array_equal(F[rows][:, ~is_target], expected[:, ~is_target])
+    is_level = (feature_map.kind == LEVEL) & ~feature_map.says_missing
+    np.testing.assert_array_equal(F[:, is_level].sum(axis=0) > 0, True)
