@@ -22,13 +22,12 @@ from .validation import Procedure, store_parameters
 REGRESSOR_LOSSES = loss_names("for_hinge")
 CLASSIFIER_LOSSES = loss_names("for_hinge", of_labels=True)
 LARGE = 10_000  # rows from which on "auto" values are those of large tables
-# learning_rate="auto" times the number of trees: their responses are added.
-ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0
+ADAM_RATE, ADAGRAD_RATE = 3.0, 30.0  # learning_rate="auto" times the number of trees
 
 PARAMETERS = """
 n_estimators : "auto" or int
     Number of trees in each bag, at least 1. Their responses are added. "auto": 100, or 50 in
-    classification with fewer than 10000 rows.
+    classification with fewer than 10000 rows, except for features="conv".
 structure : {"tree", "fern"}
     "tree": every split has a feature and a threshold of its own. "fern": all splits of a level
     share one feature and one threshold, which halves the number of parameters and is a little
@@ -47,8 +46,8 @@ n_directions : "auto" or int
 max_depth : "auto" or int
     Depth of the trees, 1 to 16. "auto": 5, or 8 with at least 10000 rows.
 n_bags : "auto" or int
-    Number of forests that are trained independently and averaged. "auto": 5, or 10 in
-    classification with fewer than 10000 rows.
+    Number of forests that are trained independently and averaged. "auto": 10 in classification if
+    `n_estimators` is less than 100 or "auto" for 50, else 5.
 learning_rate : "auto" or float
     Length of the first gradient steps, greater than 0. "auto": 3 / `n_estimators`, because the
     responses of the trees are added; ten times as much with optimizer="adagrad", and a thirtieth
@@ -185,8 +184,8 @@ temperature_ : float
 NOTES = """
 Features are standardised, and inner products are standardised by running statistics; both are
 folded into the directions and thresholds of the forest. Subtrees that no training row reaches are
-removed; their response is 0. Training on sparse X takes the same steps and the same time as on
-dense X, but makes no dense copy.
+removed; their response is 0. Training on sparse X takes as long as on dense X, but makes no dense
+copy.
 
 {outliers}
 
@@ -361,12 +360,14 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
     def _auto_sizes(self, n_rows, previous=None):
         """Values of "auto" that decide how large bags are, also those added to `previous` ones."""
         is_large, is_image = n_rows >= LARGE, self.features == "conv"
-        n_trees, n_bags = (100, 5) if is_large or is_image or is_regressor(self) else (50, 10)
+        n_trees = 100 if is_large or is_image or is_regressor(self) else 50
+        given = n_trees if self.n_estimators == "auto" else self.n_estimators
+        n_bags = 5 if max(n_trees, given) >= 100 else 10
         if previous is not None:
             n_trees, n_bags = previous.bag_start[1], max(n_bags, len(previous.bag_start) - 1)
-        n_directions = 80 if is_image else 200 if is_large else 50
-        sizes = {"n_estimators": n_trees, "n_bags": n_bags, "n_directions": n_directions}
-        return sizes | {"max_depth": 8 if is_large else 5}
+        n_directions, max_depth = 200 if is_large else 50, 8 if is_large else 5
+        sizes = {"n_estimators": n_trees, "n_bags": n_bags, "max_depth": max_depth}
+        return sizes | {"n_directions": 80 if is_image else n_directions}
 
     def _resolved(self, settings):
         return {

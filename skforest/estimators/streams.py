@@ -41,7 +41,8 @@ are kept for the next call. A warning names each column, or y, if most of its va
 
 Weights count within a call and from call to call: if the mean of `sample_weight` is a fraction of
 the mean over all rows before, the model keeps this fraction of what the call changes. A larger
-mean counts like an equal one. In classification, numbers in `class_weight` multiply the weights.
+mean counts like an equal one, so a single row with a huge weight makes all later calls count
+little. In classification, numbers in `class_weight` multiply the weights.
 
 `schedule`, `max_iter`, `early_stopping`, `time_limit`, `bootstrap`, `max_samples` and `oob_score`
 have no effect, but must be consistent. Of the parameters on which training depends, only

@@ -9,7 +9,8 @@ from time import perf_counter
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import ParameterGrid, check_cv
+from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from ..estimators.base import take_rows
@@ -83,7 +84,8 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     ----------
     estimator : estimator
         Any estimator of scikit-learn's kind, such as one of this package or a search over its
-        parameters. Its `n_jobs` and `time_limit` apply, and those of estimators inside.
+        parameters. Its `n_jobs` and `time_limit` apply, and the `time_limit` of the last step of a
+        pipeline.
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         The table of the fit.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -111,8 +113,8 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     (for memory, 1), and by a straight line. The result is the geometric mean of both, and the
     range contains both, and more if the largest sample is small. Early stopping makes times vary:
     the number of rounds on few rows says little about that on many. Samples are fitted with the
-    numbers of bags and directions that "auto" has for all rows, also in pipelines and searches, or
-    for the rows that are left if a search holds out a fold. From 5000 rows on, blends
+    numbers of bags, trees and directions that "auto" has for all rows, also in pipelines and
+    searches, or for the rows that are left if a search holds out a fold. From 5000 rows on, blends
     compare their members on fewer folds, and from 20,000 rows on, boosting in a blend has one bag
     instead of five, so fits of blends are often shorter than predicted.
 
@@ -207,16 +209,11 @@ def _set_auto(estimator, n):
 
 
 def _time_limit(estimator):
-    """Seconds after which the time limits of an estimator, or of those inside, end its fit."""
-    params = estimator.get_params(deep=False)
-    inside = [inner for inner in _inside(estimator) if hasattr(inner, "predict")]
-    if "time_limit" in params or not inside:
-        return params.get("time_limit") or np.inf
-    n_fits, n_folds = 1, _n_folds(estimator)
-    if n_folds > 1:  # and a fit of all rows
-        grid = params.get("param_grid")
-        n_fits = (params.get("n_iter") or len(ParameterGrid(grid or {}))) * n_folds + 1
-    return n_fits * sum(map(_time_limit, inside))
+    """Seconds after which the time limit of an estimator, or of the end of a pipeline, ends it."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator[-1]
+    params = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
+    return params.get("time_limit") or np.inf
 
 
 def _inside(value):

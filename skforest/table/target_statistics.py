@@ -43,9 +43,9 @@ class TargetStatistics:
     its label from it. Folds are drawn in canonical order, so that neither the order of the samples
     nor copies of them matter. Rows that differ only in the target must get the same value, which
     would otherwise reveal the target: they share a fold. If a category determines the row, there
-    is then nothing left to learn from. Therefore, such rows get the value of `fit_table` if levels
-    have so many samples that their own label counts little, see `OWN_SHARE`. The rows of a group
-    share a fold, too: for a new group, the labels of its other rows are not known.
+    is then nothing left to learn from. Therefore, such rows get the values of `fit_tables` if
+    levels have so many samples that their own label counts little, see `OWN_SHARE`. The rows of a
+    group share a fold, too: for a new group, the labels of its other rows are not known.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class TargetStatistics:
         own = project(sums)
         low, high = (end(own[:, sums[:, 0] > 0], axis=1) for end in (np.min, np.max))
         ends = list(zip(low, np.where(high > low, high - low, 1.0)))
-        if tables is not None and found.shape[1] > 1:
+        if tables is not None:
             if not np.array_equal(project(sums).astype(np.float32), tables):
                 values = tables.T - tables[:, -1]  # unknown levels do not deviate
                 directions = _least_squares(found * root, values * root).T

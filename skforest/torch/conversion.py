@@ -552,6 +552,7 @@ def _estimator(forests, bags, classes, feature_names):
     if feature_names is not None:
         model.feature_names_in_ = np.array(feature_names, dtype=object)
     model.n_bags_, model.n_directions_ = len(bags), layer.n_features
+    model.n_estimators_ = layer.n_estimators
     model.max_depth_ = layer.max_depth
     model._seed = draw_seed(0)
     model.forest_ = joined(forests)

@@ -67,7 +67,7 @@ class HingeMethod(Method):
         super().__init__(settings, task, sampling)
         self.loss, self.seed = loss, seed
         self.source, self.finds_temperature = None, False  # see `prepared`
-        self.known = {}  # inputs of bags, by the weights of their rows
+        self.known = {}  # see `emphasised`
 
     @property
     def n_members(self):
@@ -89,9 +89,8 @@ class HingeMethod(Method):
             if mask.any():
                 data = data.with_folds(np.where(mask, members[0], -1), self.settings.n_bags)
                 method.finds_temperature = True
-        method.known = {}
-        weight = data.weight if is_kept_apart is None else np.where(is_kept_apart, 0, data.weight)
-        method.source = replace(method.input_of(data, weight), is_kept_apart=is_kept_apart)
+        source = self.input(data, np.ones(data.X.shape[1]))
+        method.source, method.known = replace(source, is_kept_apart=is_kept_apart), {}
         return data, method
 
     def _may_find_temperature(self, data, n_before):
@@ -133,17 +132,21 @@ class HingeMethod(Method):
             n_read = max(MANY_COLUMNS, int(np.count_nonzero(data.weight)))
         return HingeInput.of_table(data, emphasis, settings.has_unit_weights, n_read)
 
-    def input_of(self, data, weight):
-        """Return the `input` of bags for which rows have these weights.
+    def emphasised(self, source, data, weight):
+        """Return the input of a bag whose rows have these weights, with its `emphasis`.
 
         Importances do not know the labels of rows without weight: for many columns and few rows,
         they would tell a good part of them, and every score on such rows would be too good.
         """
+        if self.settings.receptive_fields is not None:
+            return source
         key = weight.tobytes()
-        if key not in self.known:
+        if key not in self.known:  # bags that leave out the same rows share it
             data = data.sample(weight)
-            self.known[key] = self.input(data, self.emphasis(data))
-        return self.known[key]
+            found = self.input(data, self.emphasis(data))
+            self.known[key] = found.emphasis, found.receptive_fields
+        emphasis, fields = self.known[key]
+        return replace(source, emphasis=emphasis, receptive_fields=fields)
 
     # -------------------------------------------------------------------------------- one bag
 
@@ -159,8 +162,7 @@ class HingeMethod(Method):
             sample = sample.sample(sample.count)  # it drew only rows that no bag sees
         random = random_stream(seed)
         trains, _ = weight_of_trained(source, sample.weight, self.settings, random, sample.group)
-        own = self.input_of(sample, trains)
-        source = replace(source, emphasis=own.emphasis, receptive_fields=own.receptive_fields)
+        source = self.emphasised(source, sample, trains)
         training = self.training(sample, source, seed, control.stop)
         training.run(control.report, control.limit)
         bag, record = self.packed(training, sample), training.record

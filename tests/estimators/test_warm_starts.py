@@ -32,6 +32,7 @@ def test_a_hinge_forest_keeps_the_size_of_its_bags():
     assert vars(model).items() >= sizes.items()
     many = np.random.default_rng(0).normal(size=(10_000, X.shape[1])), np.resize(y, 10_000)
     assert vars(clone(model).fit(*many)).items() >= {"n_estimators_": 100, "n_bags_": 5}.items()
+    assert clone(model).set_params(n_estimators=100).fit(X, y).n_bags_ == 5
     with pytest.warns(UserWarning, match="without increasing n_bags"):
         model.fit(*many)
     model.set_params(n_bags=11).fit(*many)

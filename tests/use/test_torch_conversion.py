@@ -247,6 +247,7 @@ def test_a_layer_without_a_network_uses_the_columns_of_X(kind, n_outputs):
     np.testing.assert_allclose(model.predict(x.numpy()).reshape(50, -1), expected, atol=1e-5)
     assert model.forest_.node_weight[model.forest_.tree_start[:-1]].tolist() == [50] * 6
     assert (model.n_bags_, model.n_directions_, model.max_depth_) == (1, 4, 3)
+    assert model.n_estimators_ == 6
     importances = model.feature_importances_
     assert importances.sum() == pytest.approx(1) and len(importances) == 4
     # The derivatives of single trees by the standardised columns.
