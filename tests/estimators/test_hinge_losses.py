@@ -298,6 +298,7 @@ def test_a_loss_of_the_user_with_a_link_learns_as_slowly_as_the_named_one():
     ]
     named, own = (d2_tweedie_score(new, m.fit(X, counts).predict(T), power=1) for m in models)
     assert own > named - 0.1 and named > 0.5
+    assert [m.learning_rate_ for m in models] == 2 * [pytest.approx(0.1 / 30)]
     with pytest.warns(ConvergenceWarning, match=r"diverged.*after 100 steps.*learning_rate=0.2"):
         models[1].set_params(learning_rate=0.2, max_iter=100).fit(X, counts)
 
