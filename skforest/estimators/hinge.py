@@ -46,8 +46,8 @@ n_directions : "auto" or int
 max_depth : "auto" or int
     Depth of the trees, 1 to 16. "auto": 5, or 8 with at least 10000 rows.
 n_bags : "auto" or int
-    Number of forests that are trained independently and averaged. "auto": 10 in classification if
-    `n_estimators` is less than 100 or "auto" for 50, else 5.
+    Number of forests that are trained independently and averaged. "auto": 5, or 10 in
+    classification with fewer than 10000 rows and fewer than 100 trees, except for features="conv".
 learning_rate : "auto" or float
     Length of the first gradient steps, greater than 0. "auto": 3 / `n_estimators`, because the
     responses of the trees are added; ten times as much with optimizer="adagrad", and a thirtieth

@@ -44,7 +44,7 @@ MISSING = np.finfo(np.float32).max  # a np.float32
 KINDS = ("value", "is missing", "code", "level", "target")
 VALUE, IS_MISSING, CODE, LEVEL, TARGET = range(len(KINDS))
 MAX_INDICATORS = 10  # categories with more levels get indicators of levels only if they help
-MAX_OFFERED = 40  # and those with still more levels none
+MAX_OFFERED = 40  # and those with still more levels none; chosen without a stored measurement
 MIN_TARGET_LEVELS = 11  # categories with fewer levels get no target statistics
 
 

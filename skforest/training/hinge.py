@@ -138,7 +138,7 @@ class HingeMethod(Method):
         Importances do not know the labels of rows without weight: for many columns and few rows,
         they would tell a good part of them, and every score on such rows would be too good.
         """
-        if self.settings.receptive_fields is not None:
+        if self.settings.receptive_fields is not None or not self.settings.importance_power:
             return source
         key = weight.tobytes()
         if key not in self.known:  # bags that leave out the same rows share it

@@ -377,8 +377,19 @@ def test_many_levels_have_indicators_where_they_help():
     assert names[:6] == ["x", "z", "c", "c (target mean)", "c = l00", "c = l01"]
     mean = X["c"].map(dict(zip(sorted(set(X["c"])), np.linspace(-3, 3, 30)))) + X["x"]
     assert n_indicators(CO2ForestRegressor(3, random_state=0).fit(X, mean)) == 0
-    frame, y = slopes_in_levels(1200, 41)
-    assert n_indicators(CO2ForestRegressor(3, random_state=0).fit(frame, y)) == 0
+    for n_levels, n in ((11, 11), (40, 40), (41, 0)):
+        frame, y = slopes_in_levels(1600, n_levels)
+        assert n_indicators(CO2ForestRegressor(3, random_state=0).fit(frame, y)) == n
+
+
+def test_weights_of_rows_with_many_levels_are_copies():
+    frame, y = slopes_in_levels(1800)
+    k = np.random.default_rng(2).integers(0, 3, 1800)
+    model = CO2ForestRegressor(3, random_state=0).fit(frame, y, k)
+    rows = np.repeat(np.arange(1800), k)
+    copies = CO2ForestRegressor(3, random_state=0).fit(frame.iloc[rows], y.iloc[rows])
+    assert n_indicators(model) == n_indicators(copies) == 30
+    np.testing.assert_array_equal(copies.predict(frame), model.predict(frame))
 
 
 def test_indicators_are_tried_for_the_most_important_categories(monkeypatch):
