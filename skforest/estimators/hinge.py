@@ -131,11 +131,11 @@ loss : {"log_loss"} or Loss
     Loss to minimise. "log_loss": the negative log-likelihood of the labels. You can also pass a
     `Loss`, a differentiable loss of your own for one output; its targets are one-hot labels.
 calibrate : bool
-    Whether to calibrate probabilities, which are too close to 0 and 1 if labels are noisy. The
-    first bag, or the next one in a warm start from a single bag, then leaves out some rows to find
-    the `temperature_`: the fraction `validation_fraction` of the procedure, or 30 rows if that is
-    more, but at most half of all rows. No effect with a single bag, fewer than 20 rows, early
-    stopping, `bootstrap`, several outputs, or a `Loss` of your own.
+    Whether to calibrate probabilities, which are too close to 0 and 1 if labels are noisy: by a
+    `temperature_` and, where that is better, by class frequencies. The first bag, or the next one
+    in a warm start from a single bag, leaves out some rows to find them: `validation_fraction` of
+    the procedure, or 30 rows if that is more, but at most half. No effect with a single bag, fewer
+    than 20 rows, early stopping, `bootstrap`, several outputs, or a `Loss` of your own.
 """
 ).rstrip() + CLASS_WEIGHT
 

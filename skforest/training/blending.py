@@ -6,6 +6,8 @@ the best bag of all rounds is kept. On few rows, members that are best by chance
 weight, so weights are averaged over bootstrap samples of the rows.
 """
 
+from operator import itemgetter
+
 import numpy as np
 from scipy.optimize import minimize_scalar
 
@@ -20,6 +22,9 @@ MIN_PROBABILITY = 1e-3
 TINY = 1e-12
 LARGEST_LOG_TEMPERATURE = 2.0  # of a blend
 LARGEST_LOG_TEMPERATURE_OF_BAG, N_TEMPERATURES = 6.0, 25  # of a hinge forest
+# Powers of class frequencies that a hinge forest tries, and the increase of the log likelihood, in
+# nats, that it needs: that of the likelihood ratio test at 5 percent.
+POWERS, LEAST_GAIN = np.linspace(0.2, 1, 5), 1.92
 N_SAMPLES = 20  # bootstrap samples of the rows
 N_SAMPLES_OF_FOLD = 5  # likewise, where weights are only found to measure the score of a blend
 MAX_DRAWN = 400_000  # rows in all samples: with many rows, fewer samples suffice
@@ -309,14 +314,16 @@ def _select(scores_of, may_use, n_rounds, costs=None, budget=np.inf):
 # ------------------------------------------------------------------------------------ temperature
 
 
-def sharpened(probability, temperature, least=TINY):
+def sharpened(probability, temperature, least=TINY, offset=None):
     """Return probabilities to the power of 1 / temperature, divided by their sum.
 
-    They are at least `least` before.
+    They are at least `least` before. Their logarithms move by an offset of each class, if given.
     """
-    if temperature == 1:
+    if temperature == 1 and offset is None:
         return probability
     raw = np.log(np.maximum(probability, least)) / temperature
+    if offset is not None:
+        raw += offset
     raw = np.exp(raw - raw.max(axis=1, keepdims=True))
     return raw / raw.sum(axis=1, keepdims=True)
 
@@ -360,23 +367,36 @@ def _temperature_search(probability, codes, weight, may_flatten):
     return loss, best
 
 
-def flattening_temperature(probability, codes, weight):
-    """Return the temperature, at least 1, with the lowest log loss of smoothed labels.
+def flattening(probability, codes, weight, frequency):
+    """Return the temperature T, at least 1, and the offsets with the lowest log loss.
+
+    Probabilities p become p^(1 / T) times the frequencies of the classes to a power, divided by
+    their sum; offsets are the logarithms of this factor. With T alone, unsure predictions would
+    approach equal probabilities, however rare a class is. The power is 0, no offset, unless
+    another one increases the likelihood by more than chance would.
 
     If a model predicts all of a few rows correctly, the labels alone do not limit its confidence.
     Platt (1999) therefore gives each of n labels the probability (n + 1) / (n + 2).
     """
-    share = 1 / (len(codes) + 2)
+    share, unit = 1 / (len(codes) + 2), weight.sum() / len(codes)
 
-    def loss(log_temperature):
-        flat = sharpened(probability, np.exp(log_temperature), np.finfo(float).tiny)
+    def loss(log_temperature, offset):
+        flat = sharpened(probability, np.exp(log_temperature), np.finfo(float).tiny, offset)
         return _log_loss(flat, codes, weight, share, MIN_PROBABILITY)
 
-    # The loss is flat where all labels are nearly sure: first, find a range with the minimum.
+    def best(offset):
+        # The loss is flat where all labels are nearly sure: first, find a range with the minimum.
+        losses = [loss(one, offset) for one in grid]
+        middle = int(np.argmin(losses))
+        bounds = grid[max(middle - 1, 0)], grid[min(middle + 1, len(grid) - 1)]
+        found = minimize_scalar(loss, bounds=bounds, args=(offset,), method="bounded")
+        return found.fun, float(np.exp(found.x)), offset
+
     grid = np.linspace(0, LARGEST_LOG_TEMPERATURE_OF_BAG, N_TEMPERATURES)
-    best = int(np.argmin([loss(one) for one in grid]))
-    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    offsets = POWERS[:, None] * np.log(frequency)
+    least, *without = best(np.zeros(len(frequency)))
+    lowest, *others = min(map(best, offsets), key=itemgetter(0))
+    return others if lowest < least - LEAST_GAIN * unit else without
 
 
 def _log_loss(probability, codes, weight, share, least):

@@ -1,7 +1,7 @@
 """Random hinge forests: training of bags, and calibration of the forest of all bags.
 
-Probabilities of several bags have a temperature, and quantiles have a shift. Both are found on
-held-out rows.
+Probabilities of several bags have a temperature and a baseline, and quantiles have a shift. All are
+found on held-out rows.
 """
 
 from copy import copy
@@ -11,7 +11,7 @@ import numpy as np
 
 from .._kernels.base.rows import random_stream
 from ..forest.statistics import responses
-from .blending import flattening_temperature
+from .blending import flattening
 from .early_stopping import draw_weighted
 from .hinge_bag import BagSettings, HingeTraining, weight_of_trained
 from .hinge_input import HingeInput
@@ -170,7 +170,7 @@ class HingeMethod(Method):
         if self.source.is_kept_apart is not None:
             record["held_out"] = np.flatnonzero(self.source.is_kept_apart)
         if self.finds_temperature and sample.left_out_weight.any():
-            record["temperature"] = found_temperature(bag, sample)
+            record["temperature"], record["baseline"] = found_calibration(bag, sample)
             record["held_out"] = np.flatnonzero(sample.left_out_weight)
         return bag, record
 
@@ -202,9 +202,12 @@ class HingeMethod(Method):
     # -------------------------------------------------------------------------------- all bags
 
     def finish(self, trained, before=None):
-        """Join all bags, and divide leaves by the temperature or shift quantiles."""
+        """Join all bags, and calibrate probabilities or shift quantiles."""
         temperature = temperature_of(trained.records, self.settings)
         forest = divided_by(temperature, self.joined(trained.forests, consume=True))
+        if "baseline" in trained.records[0]:
+            baseline = forest.baseline + trained.records[0]["baseline"]
+            forest = forest.replaced(forest.arrays | {"baseline": baseline})
         if before is not None:
             before = divided_by(temperature / self.settings.temperature, before)
             forest = self.joined([forest], before, consume=True)
@@ -231,12 +234,16 @@ class HingeMethod(Method):
 # ------------------------------------------------------------------------------------ calibration
 
 
-def found_temperature(bag, data):
-    """Find the temperature of the mean of all bags on the rows that one bag left out."""
-    rows = np.flatnonzero(data.left_out_weight)
-    codes, weight = data.target[rows].astype(np.int64), data.left_out_weight[rows]
-    of_bag = flattening_temperature(responses(bag, data.X[rows]), codes, weight)
-    return of_bag**TEMPERATURE_POWER
+def found_calibration(bag, data):
+    """Find the temperature and the baseline of all bags on the rows that one bag left out."""
+    rows, of_all = np.flatnonzero(data.left_out_weight), data.weight + data.left_out_weight
+    codes, weight = data.target.astype(np.int64), data.left_out_weight[rows]
+    probability = responses(bag, data.X[rows])
+    # A class may have no row in a partition.
+    frequency = np.bincount(codes, of_all, probability.shape[1]) / of_all.sum()
+    frequency = np.maximum(frequency, 1 / len(codes))
+    of_bag, baseline = flattening(probability, codes[rows], weight, frequency)
+    return of_bag**TEMPERATURE_POWER, baseline
 
 
 def divided_by(temperature, forest):

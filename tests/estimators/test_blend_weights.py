@@ -22,7 +22,7 @@ from skforest.training.blending import (
     Scorer,
     blend_weights,
     find_temperature,
-    flattening_temperature,
+    flattening,
     greedy_weights,
     sharpened,
     unseen_response,
@@ -444,17 +444,42 @@ def test_only_members_of_other_packages_are_flattened(monkeypatch):
 def test_few_rows_that_are_all_right_do_not_prove_certainty():
     sure = np.tile([1e-6, 1 - 1e-6], (10, 1))
     labels, weight = np.ones(10, dtype=int), np.ones(10)
-    found = sharpened(sure, flattening_temperature(sure, labels, weight))
-    np.testing.assert_allclose(found[:, 1], 11 / 12, rtol=1e-3)  # Platt's target
+    even = np.full(2, 0.5)
+    temperature, offset = flattening(sure, labels, weight, even)
+    np.testing.assert_allclose(sharpened(sure, temperature)[:, 1], 11 / 12, rtol=1e-3)  # Platt's
+    np.testing.assert_array_equal(offset, 0)
     # Probabilities that are not sure enough remain as they are.
     unsure = np.tile([0.2, 0.8], (10, 1))
-    assert flattening_temperature(unsure, labels, weight) == pytest.approx(1, abs=1e-4)
+    assert flattening(unsure, labels, weight, even)[0] == pytest.approx(1, abs=1e-4)
     # Rows count by their weights: two labels of ten are wrong, with half of the weight of others.
     sure = np.tile([1e-4, 1 - 1e-4], (10, 1))
     labels, weight = (np.arange(10) > 1).astype(int), np.where(np.arange(10) > 1, 2.0, 1.0)
     for factor in (1.0, 1e-3):
-        found = sharpened(sure, flattening_temperature(sure, labels, factor * weight))
+        temperature, _ = flattening(sure, labels, factor * weight, even)
+        found = sharpened(sure, temperature)
         np.testing.assert_allclose(found[:, 1], (16 * 11 + 2) / 12 / 18, rtol=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-3])
+def test_predictions_that_know_nothing_are_flattened_to_the_frequencies_of_classes(factor):
+    rng, frequency = np.random.default_rng(0), np.array([0.05, 0.25, 0.7])
+    codes = np.repeat(np.arange(3), np.array([10, 50, 140]))
+    weight = np.full(200, factor)
+    noise = rng.dirichlet(np.full(3, 0.3), size=200) + 1e-6
+    temperature, offset = flattening(noise, codes, weight, frequency)
+    np.testing.assert_allclose(offset, np.log(frequency))
+    found = sharpened(noise, temperature, offset=offset)
+    np.testing.assert_allclose(found.mean(axis=0), frequency, atol=0.03)
+    # Probabilities that are right keep their form, and few rows say too little.
+    true = rng.dirichlet(np.full(3, 0.5), size=2000)
+    labels = (rng.random((2000, 1)) > np.cumsum(true, axis=1)[:, :2]).sum(axis=1)
+    sure = sharpened(true, 1 / 3)
+    temperature, offset = flattening(sure, labels, np.full(2000, factor), frequency)
+    assert temperature == pytest.approx(3, rel=0.15)
+    np.testing.assert_array_equal(offset, 0)
+    few = np.arange(0, 200, 40)
+    _, offset = flattening(noise[few], codes[few], weight[few], frequency)
+    np.testing.assert_array_equal(offset, 0)
 
 
 @pytest.mark.parametrize("prior", [None, [0.2, 0.3, 0.5]])

@@ -24,7 +24,7 @@ from skforest import (
 )
 from skforest.table.training_set import TrainingSet
 from skforest.training import hinge, losses
-from skforest.training.hinge import HingeMethod, calibrated_baseline, found_temperature
+from skforest.training.hinge import HingeMethod, calibrated_baseline, found_calibration
 from skforest.training.losses import registry, weighted_quantile
 from skforest.training.losses.scales import QuantileScale, with_outlier_weights
 
@@ -396,6 +396,19 @@ def test_the_temperature_reduces_the_log_loss_of_new_rows():
     np.testing.assert_allclose(scaled, second[1].value, rtol=1e-5)
 
 
+def test_rare_classes_stay_rare_where_little_is_known():
+    rng, n = np.random.default_rng(1), 800
+    X, y = rng.normal(size=(4 * n, 4)), np.where(rng.random(4 * n) < 0.1, "rare", "usual")
+    options = {"max_iter": "auto", "n_bags": 3, "warm_start": True}
+    model = quick(RandomHingeForestClassifier, **options).fit(X[:n], y[:n])
+    least = log_loss(y[n:], np.tile(np.mean(y[:n, None] == model.classes_, axis=0), (3 * n, 1)))
+    assert log_loss(y[n:], model.predict_proba(X[n:])) < 1.08 * least
+    baseline = model.forest_.baseline
+    model.set_params(n_bags=4).fit(X[:n], y[:n])
+    np.testing.assert_array_equal(model.forest_.baseline, baseline)
+    assert log_loss(y[n:], model.predict_proba(X[n:])) < 1.08 * least
+
+
 @pytest.mark.parametrize(
     "n, changes",
     [
@@ -525,14 +538,19 @@ def test_weighted_quantiles(quantile):
 
 
 def test_the_temperature_of_all_bags_is_a_power_of_that_of_one(monkeypatch):
-    rng, seen = np.random.default_rng(0), []
-    weight, target = rng.exponential(size=9) * (np.arange(9) % 2), rng.integers(0, 3, 9)
-    data = SimpleNamespace(left_out_weight=weight, target=target, X=np.arange(9.0))
+    """The rows that the bag leaves out find it; all rows tell how frequent classes are."""
+    rng, seen, X = np.random.default_rng(0), [], np.arange(36.0).reshape(9, 4)
+    weight, target = rng.exponential(size=9), np.arange(9) % 3  # the last class has no row
+    left_out = weight * (np.arange(9) % 2)
+    data = SimpleNamespace(weight=weight - left_out, left_out_weight=left_out, target=target, X=X)
     monkeypatch.setattr(hinge, "responses", lambda bag, X: X)
-    monkeypatch.setattr(hinge, "flattening_temperature", lambda *given: seen.append(given) or 3.0)
-    assert found_temperature(None, data) == pytest.approx(3**0.7)
-    for found, expected in zip(seen[0], (data.X, target, weight)):
+    monkeypatch.setattr(hinge, "flattening", lambda *given: seen.append(given) or (3.0, "offset"))
+    assert found_calibration(None, data) == (pytest.approx(3**0.7), "offset")
+    *of_rows, frequency = seen[0]
+    for found, expected in zip(of_rows, (X, target, weight)):
         np.testing.assert_array_equal(found, expected[1::2])
+    of_classes = [weight[k::3].sum() / weight.sum() for k in range(3)]
+    np.testing.assert_allclose(frequency, [*of_classes, 1 / 9])
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0])
