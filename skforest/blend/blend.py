@@ -25,15 +25,14 @@ from ..estimators.prediction import Part, Prediction, finished, response_of
 from ..estimators.targets import ForestClassifierMixin, ForestRegressorMixin
 from ..estimators.unwrap import members_of
 from ..estimators.validation import TableEstimator, check_continues, store_parameters
-from ..table.feature_map import FeatureMap
 from ..table.frames import as_array, as_frame
 from ..table.records import is_records
-from ..table.training_set import TrainingSet, check_groups
+from ..table.training_set import check_groups
 from ..training.blending import blend_weights, find_temperature, unseen_response
 from ..training.progress import Steps
 from ..training.threads import TimeLimit
 from .encoding import Columns
-from .folds import BlendedRows, class_weighted, compares_all_rows, given_samples, sample_folds
+from .folds import BlendedRows, compares_all_rows, given_samples, sample_folds, weighted_rows
 from .leaderboard import (
     BLEND,
     FOREST,
@@ -195,6 +194,7 @@ class _Blend(TableEstimator):
     """Parameters and training shared by classifier and regressor."""
 
     _how_to_hold_out = "use a blend that was not trained by skforest.dask"
+    _scales_features = True  # most members read float64
     _parameter_constraints: dict = {
         "members": [StrOptions({"auto"}), list, tuple],
         "preset": [StrOptions({"fast", "balanced", "best"})],
@@ -302,12 +302,9 @@ class _Blend(TableEstimator):
             categorical_features=categorical,
             n_outputs=target.shape[1],
         )
-        feature_map = FeatureMap.fit(numbers, weight, levels, False)
-        numbers, _ = feature_map.training_inputs(numbers)
-        rows = TrainingSet(numbers, target, weight)
-        plain = given = None if sample_weight is None else weight
-        if getattr(self, "class_weight", None) is not None:
-            rows, given, plain = class_weighted(self, rows, numbers, target, weight)
+        rows, given, plain = weighted_rows(self, numbers, target, weight, levels)
+        if sample_weight is None and getattr(self, "class_weight", None) is None:
+            given = plain = None
         if len(rows) < 2:
             raise ValueError("a blend needs at least 2 distinct rows, got n_samples = 1 of them")
         decoded, classes = self._decoded(target)

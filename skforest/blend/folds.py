@@ -9,7 +9,7 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from ..estimators.base import take_rows
 from ..estimators.validation import errors_about
 from ..table.feature_map import FeatureMap
-from ..table.frames import as_array, as_frame
+from ..table.frames import as_array, as_frame, where_not_finite
 from ..table.training_set import IS_LEFT_OUT, TRAINS, TrainingSet, check_sample_weight
 
 # Members are compared on the rows of as many folds as have this many distinct rows: with more
@@ -125,6 +125,30 @@ class BlendedRows:
         return take_rows(self.X, np.resize(np.flatnonzero(self.fold >= 0), n))
 
 
+def told_apart(blend, numbers, target, weight, levels):
+    """Float32 numbers or bytes that tell samples apart, and the TrainingSet of the samples.
+
+    Members scale columns before they round them. So does this function if different rows would
+    otherwise become equal, such as those of times in seconds.
+    """
+    names = getattr(blend, "feature_names_in_", range(numbers.shape[1]))
+    if where := where_not_finite(numbers, names, False):
+        raise ValueError(f"Input X contains a value too large for dtype('float32'). {where}")
+    is_exact = numbers.dtype != np.float64
+    given = numbers if is_exact else numbers.astype(np.float32)
+    rounded, _ = FeatureMap.fit(given, weight, levels, False).training_inputs(given)
+    rows = TrainingSet(rounded, target, weight)
+    present = np.flatnonzero(rows.row_of_sample >= 0)
+    first = rows.first_samples()[rows.row_of_sample[present]]
+    is_other = first != present
+    pairs = numbers[present[is_other]], numbers[first[is_other]]
+    if not is_exact and not np.array_equal(*pairs, equal_nan=True):
+        scaling = FeatureMap.fit(numbers, weight, levels, limit="usual")
+        rounded, _ = scaling.training_inputs(numbers)
+        rows = TrainingSet(rounded, target, weight, scaling)
+    return rounded, rows
+
+
 def sample_folds(cv, X, y, rows, groups, is_class):
     """Fold of each sample, -1 for those of weight 0, the number of folds, `parts` and `splits`.
 
@@ -148,11 +172,11 @@ def sample_folds(cv, X, y, rows, groups, is_class):
         first, n_copies = np.searchsorted(row, own), np.bincount(row)[own]
         fold = np.full(len(is_present), -1)
         fold[present] = of_copy[first + number % n_copies]
-        parts = None
-        if len(row) > len(rows):
+        parts, is_scaled = None, rows.feature_map is not None
+        if len(row) > len(rows) or is_scaled:  # members that do not scale merge different rows
             sample, part = _pairs(np.bincount(own), np.bincount(row))
             weight = copies.weight[part] / np.bincount(part)[part]
-            is_divided = np.bincount(row)[row[part]] > 1
+            is_divided = is_scaled | (np.bincount(row)[row[part]] > 1)
             parts = present[sample], of_copy[part], weight, is_divided
         return fold, n_folds, parts, None
     samples = np.arange(len(is_present))  # those that the splitter sees
@@ -236,8 +260,7 @@ def given_samples(blend, validation, training, trained_rows, levels, encoding):
         numbers, y, _, _ = blend._validate_fit(X, y, None, levels)
     weight = check_sample_weight(sample_weight, len(numbers), "sample_weight_val")
     target = blend._encode_known_target(y, "y_val")
-    numbers, _ = FeatureMap.fit(numbers, weight, levels, False).training_inputs(numbers)
-    rows = TrainingSet(numbers, target, weight)
+    _, rows = told_apart(blend, numbers, target, weight, levels)
     y, classes = blend._decoded(target)
     X = as_array(as_frame(X))
     folds = np.where(rows.row_of_sample >= 0, 0, -1), 1, None, None
@@ -247,17 +270,19 @@ def given_samples(blend, validation, training, trained_rows, levels, encoding):
     return samples
 
 
-def class_weighted(blend, rows, numbers, target, weight):
+def weighted_rows(blend, numbers, target, weight, levels):
     """The rows with the class weights of a blend, and weights of samples with and without them.
 
-    `rows` is the TrainingSet of the given numbers, target and weights. Rows of a class of weight 0
-    are left out: both weights of their samples are 0.
+    Rows of a class of weight 0 are left out: both weights of their samples are 0.
     """
+    numbers, rows = told_apart(blend, numbers, target, weight, levels)
+    if getattr(blend, "class_weight", None) is None:
+        return rows, weight, weight
     weighted = blend._with_class_weights(rows)
     if not weighted.weight.all():
         kept = rows.of_samples(weighted.weight[:, None])[:, 0] > 0
         weight = np.where(kept, weight, 0.0)
-        rows = TrainingSet(numbers, target, weight)
+        rows = TrainingSet(numbers, target, weight, rows.feature_map)
         weighted = blend._with_class_weights(rows)
     factor = np.nan_to_num(rows.of_samples((weighted.weight / rows.weight)[:, None])[:, 0])
     return weighted, weight * factor, weight

@@ -56,6 +56,17 @@ def test_there_are_no_more_folds_than_rows_or_groups(n):
     blend.fit(X[:n], y[:n])
 
 
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_rows_are_told_apart_if_float32_does_not(class_weight):
+    """Times in seconds are equal in float32 if they are less than a minute apart."""
+    X, y = 1.7e9 + np.arange(60.0)[:, None], np.arange(60) % 2
+    blend = classifier(class_weight=class_weight)
+    assert len(blend._read_samples(X, y, None, None).compared) == 60
+    assert len(blend._read_samples(X, y, None, None, (X, y, None)).compared) == 60
+    with pytest.raises(ValueError, match="too large for dtype.*column 0"):
+        blend.fit(1e30 * X, y)
+
+
 def test_groups_are_left_out_together():
     """Rows of a group are nearly equal, and their labels are random."""
     rng = np.random.default_rng(0)
