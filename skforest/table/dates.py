@@ -28,7 +28,8 @@ N_TRIED = 100  # distinct texts that choose among the formats
 DAYS = "%Y/%m/%d %Y.%m.%d %d.%m.%Y %m/%d/%Y %d/%m/%Y %m-%d-%Y %d-%m-%Y %d-%b-%Y %Y-%m".split()
 DAYS += ["%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %Y", "%B %Y"]
 DAYS += "%d.%m.%y %d/%m/%y %m/%d/%y %d-%b-%y".split()  # years of two digits: 1969 to 2068
-FORMATS = ["ISO", *map("".join, product(DAYS, ("", " %H:%M", " %H:%M:%S", " %I:%M %p")))]
+TIMES = ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"]
+FORMATS = ["ISO", *map("".join, product(DAYS, TIMES))]
 SINE_DIGITS = 6  # exact enough for minutes, and different numbers also differ in float32
 PERIODS = {"month": 12, "weekday": 7, "hour": 24}
 NAIVE = ""  # the zone of columns whose times have none
@@ -60,10 +61,10 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     -----
     Missing dates, and text that is no date, become NaN. Text is ISO 8601 with hyphens, as
     ``2025-12-31 18:00``, or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``; years
-    of two digits are those from 1969 to 2068. Times with a zone, or an offset, are read in the
-    zone that their column had in `fit`, or in UTC if it was text with offsets. A column without
-    zones and offsets in `fit` takes no times with them later, and a column with them takes no
-    times without.
+    of two digits are those from 1969 to 2068. Periods of pandas are read as their first moments.
+    Times with a zone, or an offset, are read in the zone that their column had in `fit`, or in UTC
+    if it was text with offsets. A column without zones and offsets in `fit` takes no times with
+    them later, and a column with them takes no times without.
 
     Examples
     --------
@@ -293,15 +294,16 @@ def dated(series, like):
     """A series of days since 1970 as one of dates, with the dtype of another series."""
     times = np.rint(series.to_numpy() * 86_400e6).astype("M8[us]")
     found = nw.new_series(series.name, times, backend=series.implementation)
-    zone = _zone_of(like)
-    if zone is None:
+    zone, native = _zone_of(like), found.to_native()
+    if zone is None and not isinstance(like.dtype, nw.Unknown):
         return found.cast(like.dtype)
     if not _is_pandas(like):
         return found.dt.replace_time_zone(zone).cast(like.dtype)
-    # Of an hour that is there twice, the first; of one that is left out, the end.
-    clock = {"ambiguous": np.ones(len(times), dtype=bool), "nonexistent": "shift_forward"}
-    native = found.to_native().dt.tz_localize(zone, **clock).astype(like.to_native().dtype)
-    return nw.from_native(native, series_only=True)
+    if zone is not None:
+        # Of an hour that is there twice, the first; of one that is left out, the end.
+        clock = {"ambiguous": np.ones(len(times), dtype=bool), "nonexistent": "shift_forward"}
+        native = native.dt.tz_localize(zone, **clock)
+    return nw.from_native(native.astype(like.to_native().dtype), series_only=True)
 
 
 def _zone_of(column):
@@ -373,12 +375,13 @@ def _moment(value, form):
     """A text, or an object of a date, as datetime; None if it is missing or has another form."""
     if is_missing(value) or isinstance(value, Real | timedelta):
         return None
-    text, form = (value, form) if isinstance(value, str) else (value.isoformat(), "ISO")
     try:
+        if not isinstance(value, str):  # periods of pandas have a start
+            value, form = getattr(value, "start_time", value).isoformat(), "ISO"
         if form != "ISO":
-            return datetime.strptime(text.strip(), form)
+            return datetime.strptime(value.strip(), form)
         # not numbers of 8 digits, such as codes
-        return datetime.fromisoformat(text.strip() if text[4:5] == "-" else "")
+        return datetime.fromisoformat(value.strip() if value[4:5] == "-" else "")
     except (ValueError, OverflowError):
         return None
 

@@ -299,8 +299,9 @@ def _kind_of_array(column):
     kinds = {type(value) for value in column.tolist() if not is_missing(value)}
     if kinds and all(issubclass(kind, str) for kind in kinds):
         return CATEGORY
+    is_period = any(hasattr(kind, "start_time") for kind in kinds)  # of pandas
     is_date = any(hasattr(kind, "isoformat") or issubclass(kind, timedelta) for kind in kinds)
-    return DATE if is_date else NUMBER
+    return DATE if is_date or is_period else NUMBER
 
 
 # ---------------------------------------------------------------------------------- reading tables

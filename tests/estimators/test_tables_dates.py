@@ -70,6 +70,7 @@ def test_sines_of_equal_heights_are_equal():
         "%d.%m.%y %H:%M",
         "%d-%b-%y %H:%M",
         "%m/%d/%Y %I:%M %p",
+        "%m/%d/%Y %I:%M:%S %p",
         "%d %B %Y %H:%M:%S",
         "tz",
     ],
@@ -330,6 +331,24 @@ def test_days_become_the_same_dates_again():
     series = nw.from_native(pd.Series(days), series_only=True)
     again = dated(series, nw.from_native(times, series_only=True))
     assert again.to_list() == times.to_list()
+
+
+@pytest.mark.parametrize("frequency", ["M", "D", "h"])
+@pytest.mark.parametrize("dtype", [None, object])
+def test_periods_are_read_as_their_first_moments(frequency, dtype):
+    periods = pd.Series(pd.period_range("2023-03-05 06:00", periods=60, freq=frequency))
+    periods[7], starts = None, periods.dt.start_time
+    starts[7] = None
+    X = pd.DataFrame({"when": periods.astype(dtype or periods.dtype)})
+    found = DateFeatures().fit_transform(X)
+    own = DateFeatures().fit_transform(pd.DataFrame({"when": starts}))
+    pd.testing.assert_frame_equal(found, own)
+    with pytest.raises(TypeError, match="'when' of X holds dates.*skforest.DateFeatures before"):
+        ManifoldForestRegressor(2).fit(X, np.arange(60.0))
+    days = days_of(read_table(X.dropna()), 0)
+    series = nw.from_native(pd.Series(days), series_only=True)
+    again = dated(series, nw.from_native(periods.dropna(), series_only=True))
+    assert again.to_list() == periods.dropna().to_list()
 
 
 def test_names_that_are_no_strings():
