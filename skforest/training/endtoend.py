@@ -209,11 +209,11 @@ class EndToEndMethod(ObliqueMethod):
             forest = self._complete(trained, seed)
         else:
             forest = self.grow(trained, seed, control.stop)
-        if forest.n_nodes == 1 and self.feature_units.unit.any() and not control.stop[0]:
-            self._warn_without_split(trained)
         _, options = self.splitter(sample)
         stopping = EarlyStopping(is_held_out, settings.n_iter_no_change)
         forest, record = train_together(forest, sample, seed, control, options, stopping)
+        if forest.n_nodes == 1 and self.feature_units.unit.any() and not control.stop[0]:
+            self._warn_without_split(trained)
         return with_gate(forest, settings.gate), record
 
     def joined(self, forests, before=None, consume=False):

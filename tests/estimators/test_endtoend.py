@@ -43,6 +43,13 @@ def test_what_does_not_vary_is_no_choice(cls):
     assert (cls(3, random_state=0).fit(0 * X, y).forest_.n_leaves == 1).all()
 
 
+def test_heavy_tails_do_not_end_growth():
+    X = np.random.default_rng(1).normal(size=(1500, 2))
+    y = X.prod(axis=1)  # a stump of this target leaves nearly all rows on one side
+    tree = E2EDecisionForestRegressor(1, random_state=1).fit(X[:500], y[:500])
+    assert tree.score(X[500:], y[500:]) > 0.8
+
+
 # ------------------------------------------------------------------------------------ estimators
 
 

@@ -7,10 +7,12 @@ Section 2.5 of Hehn, Kooij and Hamprecht 2020: a soft tree of one split and two 
 is trained by EM on the rows of the node, with a steepness that increases from epoch to epoch. Its
 hyperplane then becomes a hard split. z are the features in units of their deviation. If a child is
 too small, another stump is trained from another start, on other features if a split uses only
-some, and with features rescaled to the rows of the node.
+some, and with features rescaled to the rows of the node. If all attempts fail, the node is split
+by the best cut along the last direction. This happens in regression with heavy tails: two leaves
+with about the same mean, one of them wide, explain all rows better than any hyperplane does.
 """
 
-from libc.math cimport isfinite, sqrt
+from libc.math cimport INFINITY, isfinite, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
@@ -18,14 +20,14 @@ from ..base.descent cimport skf_margins
 from ..base.memory cimport Scratch
 from ..base.random cimport below, next_word, normal
 from ..base.row_blocks cimport RowBlocks
-from ..search.search cimport SearchSplitter
+from ..search.search cimport Cut, SearchSplitter
 from .trainer cimport SoftTrainer
 from ..search.split cimport Split
 from ..base.stump cimport node_moments, pack_rows, padded_length
 
 # Chosen without a stored measurement.
 cdef enum:
-    ATTEMPTS = 5               # stumps to train before the node becomes a leaf
+    ATTEMPTS = 5               # stumps to train before one is cut anew
     DRAWS = 100                # draws of features until one of them varies
     MIN_BATCH = 16           # rows
 
@@ -134,7 +136,18 @@ cdef class SoftSplitter(SearchSplitter):
             elif self.accept_plane(self.direction, -self.trainer.bias[0], 0, split):
                 return True
         self.diverged = self.diverged or not is_finite
-        return False
+        return self.unpack() and self.cut_direction(split)
+
+    cdef bint cut_direction(self, Split* split) except -1 nogil:
+        """Split by the best cut along the direction; False if there is none."""
+        cdef Cut cut
+        cut.score = -INFINITY
+        self.project_plane(self.direction)
+        self.reserve_searched(self.node.n)
+        memcpy(self.candidate_column, self.column, self.node.n * sizeof(float))
+        if not self.cut_sorted(&self.node, &cut):
+            return False
+        return self.accept_plane(self.direction, cut.threshold, 0, split)
 
     cdef bint has_different_rows(self) noexcept nogil:
         """Return whether any row differs from the first one."""
