@@ -32,6 +32,9 @@ GREEDY_VISITS, JOINT_VISITS = 80_000, 400_000
 # A single tree has half the epochs of growth and twice those of joint training, in which the
 # steepness rises by 3 at most; chosen by `python -m benchmarks.measure.endtoend single`.
 SINGLE_FACTOR, SINGLE_RISE, MAX_STEP = 2, 3.0, 0.1
+# Depth of a single regression tree, in which nothing averages the noise of small leaves. Chosen on
+# inner splits of the training rows of ten tables; no command repeats this.
+SINGLE_DEPTH = 6
 # On images, a single tree has four times as many epochs of joint training, in which features are
 # dropped if there are enough epochs; the same command shows what both gain.
 IMAGE_FACTOR, IMAGE_DROPOUT, MIN_DROPOUT_EPOCHS = 4, 0.25, 32
@@ -113,9 +116,9 @@ USUAL = "n_estimators max_depth max_features feature_shape"
 CLASSIFIER_PARAMETERS = PARAMETERS.replace(
     "{auto_depth}", '"auto": 8, or 10 with more than 10000 rows'
 ).replace("{most_epochs}", "15")
-REGRESSOR_PARAMETERS = PARAMETERS.replace("{auto_depth}", '"auto": 10').replace(
-    "{most_epochs}", "30"
-)
+REGRESSOR_PARAMETERS = PARAMETERS.replace(
+    "{auto_depth}", '"auto": 10, or 6 for a single tree'
+).replace("{most_epochs}", "30")
 
 ATTRIBUTES = """
 n_estimators_, max_depth_, max_features_, greedy_epochs_, finetune_epochs_, batch_size_ : int
@@ -247,10 +250,12 @@ class _E2EForest(RoutingMixin, BootstrapMixin, ObliqueForest):
     def _resolved_values(self, data, kept, has_image):
         """Values of parameters; "auto" is resolved from the size of the data."""
         n, p = data.X.shape
-        # Regression needs deeper trees and better splits than classification.
+        is_single = self.n_estimators == 1
+        # Forests need deeper trees and better splits in regression than in classification.
         shallow, most = (8, 15) if data.is_classification else (10, 30)
         depth = shallow if n <= 10_000 else 10
-        is_single = self.n_estimators == 1
+        if is_single and not data.is_classification:
+            depth = SINGLE_DEPTH
         factor = SINGLE_FACTOR if is_single else 1
         n_epochs = min(max(factor * JOINT_VISITS // n, 16), factor * 30)
         auto = {

@@ -84,7 +84,7 @@ def test_dropped_features_reduce_the_error_of_a_tree():
     for share in (0.0, 0.25):
         procedure = E2EProcedure(feature_dropout=share)
         tree = E2EDecisionForestRegressor(
-            1, feature_shape=(8, 8), procedure=procedure, random_state=0
+            1, max_depth=10, feature_shape=(8, 8), procedure=procedure, random_state=0
         )
         found = cross_validate(tree, X, y, cv=KFold(3, shuffle=True, random_state=0))
         scores.append(found["test_score"].mean())
