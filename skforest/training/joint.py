@@ -26,7 +26,9 @@ VISITS = 1_000_000  # n_epochs="auto": rows shown to a tree, in 10 to 30 epochs
 STABLE_PROGRESS = 0.01
 MANY_CLASSES = 100  # with more, a leaf has parameters only for the classes of its rows
 MIN_SMOOTHING, MAX_SMOOTHING = 1e-100, 1e100  # limits that keep logarithms finite
-LOST = 0.9  # training has failed if it loses this share of the gain of the grown tree
+# Training has failed if it loses this share of the gain of the grown tree. Chosen among 0.2 to 0.9
+# on inner splits of the training rows of 32 tables; no command repeats this.
+LOST = 0.35
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
     `settings` are resolved JointSettings. Rows in the mask `validation_mask` are held out and
     decide when to stop. `report` is called with the number of completed epochs and the largest
     number of epochs. Return the tree and a record: "loss_curve_", "validation_scores_" and
-    "n_active_leaves_". If the tree has lost nearly all of its gain, warn and return the grown
-    tree.
+    "n_active_leaves_". If the tree has lost more than a third of its gain, warn and return the
+    grown tree.
     """
     if not len(forest.threshold) or stop[0]:
         # Validation rows count for the leaves, too.
@@ -113,9 +115,9 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
         is_sound = _has_kept_its_gain(grown, forest, data, settings.kernel)
     if not is_sound:
         warnings.warn(
-            f"joint training with nu={settings.nu:.4g} lost nearly all that the tree had learned, "
-            "and the tree is returned as it was grown; a larger nu, a smaller learning_rate or "
-            "fewer leaves may help",
+            f"joint training with nu={settings.nu:.4g} lost more than a third of what the tree had "
+            "learned, and the tree is returned as it was grown; a larger nu, a smaller "
+            "learning_rate or fewer leaves may help",
             ConvergenceWarning,
             stacklevel=2,
         )
