@@ -51,7 +51,7 @@ max_features : {"auto", "sqrt", "log2"}, int, float or None
     "sqrt": the square root of p ("auto" rounds up).
 min_samples_leaf : int or float
     Minimum number of rows in a leaf when the tree is grown. A float is a fraction of the rows of
-    the tree. Joint training may leave fewer.
+    the tree. Joint training may leave fewer. The default of regressors is 5.
 procedure : NonGreedyProcedure or None
     Details of joint training that only the paper's experiments need. None:
     ``NonGreedyProcedure()``. ``NonGreedyProcedure.as_printed()``: as in the paper.
@@ -209,7 +209,7 @@ class _NonGreedyTree(ObliqueForest):
         loss="squared_error",
         max_features=None,
         max_depth=None,
-        min_samples_leaf=1,
+        min_samples_leaf=5,
         nu="auto",
         learning_rate=0.3,
         n_epochs="auto",
@@ -391,7 +391,7 @@ class NonGreedyTreeRegressor(ForestRegressorMixin, _NonGreedyTree):
     >>> X, y = make_regression(500, 5, noise=1.0, random_state=0)
     >>> tree = NonGreedyTreeRegressor(max_depth=5, random_state=0)
     >>> round(tree.fit(X[:400], y[:400]).score(X[400:], y[400:]), 2)
-    0.94
+    0.96
     """
 
     _parameter_constraints: dict = {"loss": [StrOptions(loss_names("for_trees")), Loss]}

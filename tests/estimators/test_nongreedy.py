@@ -393,7 +393,7 @@ def test_co2_forests_are_refined_with_the_parameters_of_a_non_greedy_tree(cls, t
     init = {"objective": "co2", "nu": 100.0, "smoothing": 0.1, "holdout": 0.0, "bootstrap": False}
     init |= {"max_features": None, "splitter": "hist"}
     one = made(cls, 1, refine=made(tree, **joint), **init, **fixed)
-    alone = made(tree, **joint, max_depth=4, random_state=0).fit(X, y)
+    alone = made(tree, **joint, **fixed, min_samples_leaf=1).fit(X, y)
     np.testing.assert_array_equal(one.fit(X, y).predict(X), alone.predict(X))
     skforest.save(model, tmp_path / "model")
     loaded = skforest.load(tmp_path / "model")
@@ -425,7 +425,7 @@ def test_joint_refinement_of_a_forest_stops_early(cls):
     for member in forest.forest_:
         assert member.node_weight[0] == 300  # leaves count all rows
     # The same early stopping of the same tree by the estimator itself.
-    alone = tree(**joint, random_state=0).fit(X, y)
+    alone = tree(**joint, min_samples_leaf=1, random_state=0).fit(X, y)
     one = cls(1, **own).fit(X, y)
     np.testing.assert_array_equal(one.validation_scores_[0], alone.validation_scores_)
     np.testing.assert_array_equal(one.predict(X), alone.predict(X))
