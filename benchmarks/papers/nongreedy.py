@@ -36,8 +36,8 @@ GRID = {"scaling": ("minmax", "standard"), "nu": NUS, "learning_rate": RATES}
 JOINT_GRID = {"joint_nu": NUS, "joint_rate": RATES}
 SINGLE_GRID = {"joint_nu": NUS, "joint_rate": (0.003, 0.001, 0.0003)}  # steps of single rows
 CHOICE_ROWS = 10_000
-# The CO2 trees of figures 3 and 4. `as-printed` chooses them for Connect4 up to depth 10; for MNIST
-# from depth 10 on, it chose them when an iteration of CO2 trees was one epoch.
+# The CO2 trees of figures 3 and 4. `as-printed` chooses them for Connect4 up to depth 10; for
+# MNIST from depth 10 on, it chose them when an iteration of CO2 trees was one epoch.
 START = {"scaling": "standard", "nu": 1.0, "learning_rate": 0.03}
 PRINTED_DEPTHS = (6, 10, 14, 18)
 

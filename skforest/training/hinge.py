@@ -1,7 +1,7 @@
 """Random hinge forests: training of bags, and calibration of the forest of all bags.
 
-Probabilities of several bags have a temperature and a baseline, and quantiles have a shift. All are
-found on held-out rows.
+Probabilities of several bags have a temperature and a baseline, and quantiles have a shift. These
+are found on held-out rows.
 """
 
 from copy import copy

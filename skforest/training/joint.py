@@ -115,8 +115,8 @@ def train_jointly(forest, data, validation_mask, seed, stop, settings, criterion
         is_sound = _has_kept_its_gain(grown, forest, data, settings.kernel)
     if not is_sound:
         warnings.warn(
-            f"joint training with nu={settings.nu:.4g} lost more than a third of what the tree had "
-            "learned, and the tree is returned as it was grown; a larger nu, a smaller "
+            f"joint training with nu={settings.nu:.4g} lost more than a third of what the tree "
+            "had learned, and the tree is returned as it was grown; a larger nu, a smaller "
             "learning_rate or fewer leaves may help",
             ConvergenceWarning,
             stacklevel=2,
