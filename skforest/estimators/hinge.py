@@ -165,7 +165,7 @@ loss_curve_ : list of ndarray
     `skforest.Loss` is in the units of y.
 validation_scores_ : list of ndarray
     One entry per bag: minus the loss of the held-out rows, or of `X_val`, at each evaluation.
-    Empty without early stopping.
+    Empty without early stopping. In regression, a bag that is never better than a constant is one.
 n_iter_ : list of int
     Number of steps of each bag.
 feature_importances_ : ndarray of shape (n_features_in_,), float64

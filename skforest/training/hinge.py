@@ -183,9 +183,13 @@ class HingeMethod(Method):
         if given is not None:
             others = self.loss.scale.standardized(given.target, data.units)
             given = given.X, others, given.weight
-        return HingeTraining(
+        training = HingeTraining(
             source, target, kernel, data.weight, self.settings, seed, stop, data.group, given
         )
+        # Forests of labels begin with equal probabilities, which are not the best ones. A mean of
+        # several bags can also be better than these if each bag, being too confident, is worse.
+        training.starts_from_best = not data.is_classification
+        return training
 
     def packed(self, training, data, keep_all=False):
         """Convert a trained bag to a Forest; `keep_all` is as in `HingeTraining.compacted`."""

@@ -127,7 +127,11 @@ class HingeTraining:
     """The training of one bag; `target` is float64 of shape (n_rows, loss.n_columns).
 
     `loss` is a kernel; `given` are X, target and weight of other rows for early stopping, or None.
+    With `starts_from_best`, the forest before the first step, which predicts the best constant, is
+    kept unless a later one has a smaller loss on these rows.
     """
+
+    starts_from_best = False
 
     def __init__(self, source, target, loss, weight, settings, seed, stop, group=None, given=None):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
@@ -164,6 +168,8 @@ class HingeTraining:
         size = min(max(1, -(-settings.n_steps // N_CHECKS)), STEPS_OF_CHECK)
         early_stopping = len(self.validation_target) > 0
         lowest, stalled, factor = np.inf, 0, 1.0
+        if may_keep_start := early_stopping and self.starts_from_best:
+            start, start_loss = self._copies(), self._validation_loss()
         while self.n_done < self.end and not self.stop[0]:
             steps = np.arange(self.n_done, min(self.n_done + size, self.end))
             self._adapt_loss(self.trained_rows)
@@ -189,7 +195,7 @@ class HingeTraining:
             if watched < lowest:
                 lowest, stalled = watched, 0
                 if early_stopping:
-                    self._remember()
+                    self.best = self._copies()
                 continue
             stalled += 1
             if settings.schedule == "plateau" and stalled % PLATEAU[0] == 0:
@@ -200,6 +206,8 @@ class HingeTraining:
                     report(n_done, n_done, best=n_done - stalled)
                 break
         if self.best is not None:
+            if may_keep_start and start_loss <= lowest:
+                self.best = start
             self.trainer.restore(self.best)
         if isinstance(self.loss, CallbackKernel):
             self._warn_of_divergence()
@@ -327,9 +335,9 @@ class HingeTraining:
         losses = self.loss.held_out_losses(raw, self.validation_target)
         return np.average(losses, weights=self.validation_weight)
 
-    def _remember(self):
+    def _copies(self):
         arrays = self.trainer.arrays
-        self.best = {name: arrays[name].copy() for name in COPIED}
+        return {name: arrays[name].copy() for name in COPIED}
 
     def _fail(self):
         """Handle an infinite loss: warn if there is a model to return, otherwise raise."""

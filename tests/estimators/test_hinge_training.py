@@ -211,9 +211,8 @@ def test_early_stopping_keeps_the_model_of_least_validation_loss(head):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 5)), rng.integers(2, size=300)
     own = {"head": head, "max_iter": 1000, "max_depth": 6, "calibrate": False}
-    model = quick(RandomHingeForestClassifier, early_stopping=True, n_iter_no_change=3, **own).fit(
-        X, y
-    )
+    stopped = {"early_stopping": True, "n_iter_no_change": 3}
+    model = quick(RandomHingeForestClassifier, **stopped, **own).fit(X, y)
     plain = quick(RandomHingeForestClassifier, early_stopping=False, **own).fit(X, y)
     for scores, curve, steps in zip(model.validation_scores_, model.loss_curve_, model.n_iter_):
         assert len(scores) == len(curve) == steps / 25
@@ -223,6 +222,8 @@ def test_early_stopping_keeps_the_model_of_least_validation_loss(head):
     fresh = rng.normal(size=(2000, 5))
     certainty = [m.predict_proba(fresh).max(axis=1).mean() for m in (model, plain)]
     assert certainty[0] < certainty[1] - 0.03
+    numeric = quick(RandomHingeForestRegressor, early_stopping=True, max_iter=1000)
+    assert numeric.fit(X, rng.normal(size=300)).predict(fresh).std() < 0.05  # a constant is best
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "constant", "plateau"])
