@@ -18,7 +18,7 @@ from ..forest.storage import GATES
 # Fitted attributes from predictions of rows that trees or bags did not train on.
 OF_HELD_OUT = ("oob_score_", "oob_prediction_", "oob_decision_function_", "_held_out")
 MOST = 1000  # scores that are kept of an output; with more rows, every score is kept only near 0
-ROUNDING = 1e-9  # of numbers of rows
+ROUNDING, SLACK = 1e-9, 1e-13  # of numbers of rows, and of scores
 FAR = 1e300  # raw prediction at which the limits of a link are computed
 # Rows of a bin of predictions, the largest number of bins, and the rows by which the mean error of
 # a bin is drawn to that of all rows. `python -m benchmarks.measure.quantiles conformal` measures
@@ -191,7 +191,9 @@ class IntervalMixin(ConformalMixin):
         >>> print(f"{inside:.0%} of the new targets")
         89% of the new targets
         """
-        scores = self._allowed_scores(alpha, "predict_interval")
+        scores = np.array(self._allowed_scores(alpha, "predict_interval"))
+        # Where most rows have the same score, as with rare counts, rounding must not exclude them.
+        scores += SLACK * np.abs(scores)
         predicted, levels = self._columns_of(self._response(X)), self._fitted_quantiles
         if levels is None:
             typical = zip(predicted.T, self._held_out["errors"])

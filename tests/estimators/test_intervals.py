@@ -144,7 +144,7 @@ def test_pairs_of_quantiles_are_moved_by_the_scores_of_held_out_rows():
         low, high = held_out[:, pair].T
         score = quantile_of(np.maximum(low - y, y - high), alpha)
         expected = np.sort(predicted[:, pair] + [-score, score], axis=1)
-        np.testing.assert_allclose(model.predict_interval(X[TEST], alpha), expected, rtol=1e-12)
+        np.testing.assert_allclose(model.predict_interval(X[TEST], alpha), expected, atol=1e-12)
 
 
 def test_a_bag_that_is_trained_again_keeps_the_predictions_from_before(monkeypatch):
@@ -221,6 +221,15 @@ def test_limits_of_a_link(link, limits):
 def test_constant_targets_have_intervals_of_width_0():
     model = ManifoldForestRegressor(**BAGGED).fit(X[TRAIN], np.full(400, 3.5))
     np.testing.assert_array_equal(model.predict_interval(X[:5]), np.full((5, 2), 3.5))
+
+
+def test_rounding_does_not_exclude_a_target_that_most_rows_have():
+    """If nothing can be learned, all zeros have the same score."""
+    X, y = np.random.default_rng(0).normal(size=(500, 2)), np.zeros(500)
+    y[:31] = 1
+    model = ObliqueBoostingRegressor(n_bags=1, learning_rate=1e-9, random_state=0).fit(X, y)
+    low, high = model.predict_interval(X).T
+    assert model.n_iter_ == [0] and np.mean((low <= y) & (y <= high)) > 0.9
 
 
 def test_outliers_count_as_rows_and_do_not_widen_the_others():
