@@ -190,7 +190,7 @@ def test_scikit_learn_checks_of_the_defaults(estimator, check):
     "cls", [cls for cls in CLASSES if not hasattr(cls(), "members")], ids=lambda cls: cls.__name__
 )
 def test_the_defaults_learn(cls):
-    X, y = make_classification(50, 8, n_informative=6, n_classes=3, random_state=0)
+    X, y = make_classification(100, 8, n_informative=6, n_classes=3, random_state=0)
     model = cls(random_state=0).fit(X, y)
     assert model.score(X, y) > 0.8
 

@@ -323,7 +323,7 @@ def test_stable_assignments_are_renewed_when_the_bound_hardly_decreases():
 
 
 @pytest.mark.parametrize("scale", [1.0, 4.0])
-def test_a_tenth_of_the_gain_over_a_constant_must_be_kept(scale, monkeypatch):
+def test_two_thirds_of_the_gain_over_a_constant_must_be_kept(scale, monkeypatch):
     """Losses of the trees are given; those of the constant are weighted means."""
     monkeypatch.setattr(joint, "route", lambda *args: None)
     monkeypatch.setattr(joint, "tree_loss", lambda loss, *args: loss)
@@ -338,7 +338,7 @@ def test_a_tenth_of_the_gain_over_a_constant_must_be_kept(scale, monkeypatch):
     for constant, (y, n_outputs) in constants.items():
         data = KernelTrainingSet(np.zeros((30, 1)), y, weight, n_outputs, scale)
         for old in (0.0, constant / 3):
-            limit = old + 0.9 * (constant - old)
+            limit = old + 0.35 * (constant - old)
             kept = [
                 joint._has_kept_its_gain(old, loss, data, None)
                 for loss in (0.999 * limit, 1.001 * limit)
