@@ -111,10 +111,14 @@ class ConformalMixin:
                 f"alpha={alpha:g} is too small for {n_rows:g} held-out rows; it must be at least "
                 f"{1 / (n_rows + 1):.3g}"
             )
-        return [
-            score[np.searchsorted(above, allowed, side="right") - 1]
-            for score, above in held_out["scores"]
-        ]
+        scores = np.array(
+            [
+                score[np.searchsorted(above, allowed, side="right") - 1]
+                for score, above in held_out["scores"]
+            ]
+        )
+        # Where most rows have the same score, as with rare counts, rounding must not exclude them.
+        return scores + SLACK * np.abs(scores)
 
 
 @with_texts()
@@ -191,9 +195,7 @@ class IntervalMixin(ConformalMixin):
         >>> print(f"{inside:.0%} of the new targets")
         89% of the new targets
         """
-        scores = np.array(self._allowed_scores(alpha, "predict_interval"))
-        # Where most rows have the same score, as with rare counts, rounding must not exclude them.
-        scores += SLACK * np.abs(scores)
+        scores = self._allowed_scores(alpha, "predict_interval")
         predicted, levels = self._columns_of(self._response(X)), self._fitted_quantiles
         if levels is None:
             typical = zip(predicted.T, self._held_out["errors"])
