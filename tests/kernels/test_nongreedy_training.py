@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from makers import fixed
 from skforest._kernels.nongreedy.trainer import JointTrainer
+from sklearn.exceptions import ConvergenceWarning
 
+from skforest import NonGreedyProcedure, NonGreedyTreeClassifier
 from skforest.forest.edit import DenseTree
 from skforest.training import joint
 from skforest.training.early_stopping import EarlyStopping
@@ -344,6 +346,27 @@ def test_two_thirds_of_the_gain_over_a_constant_must_be_kept(scale, monkeypatch)
                 for loss in (0.999 * limit, 1.001 * limit)
             ]
             assert kept == [True, False]
+
+
+def test_training_that_loses_the_tree_returns_the_grown_tree():
+    """Many classes close to one another, and weights too short to tell them apart."""
+    X, y = np.arange(400.0)[:, None], np.arange(400) // 2
+    model = NonGreedyTreeClassifier(
+        nu=1e-3, random_state=0, procedure=NonGreedyProcedure(smoothing=1.0)
+    )
+    with pytest.warns(ConvergenceWarning, match="nu=0.001 lost more than a third"):
+        model.fit(X, y)
+    assert model.score(X, y) == 1
+    assert len(model.loss_curve_) == 30
+
+
+def test_training_that_loses_half_of_the_tree_returns_the_grown_tree():
+    """Ten intervals of one column need steeper splits than a small norm permits."""
+    X = np.random.default_rng(0).uniform(0, 3, size=(600, 1))
+    y = np.sin(10 * X[:, 0]) > 0
+    with pytest.warns(ConvergenceWarning, match="lost more than a third"):
+        model = NonGreedyTreeClassifier(random_state=0).fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) > 0.95
 
 
 @pytest.mark.parametrize(
