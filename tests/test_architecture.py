@@ -40,8 +40,8 @@ LAYERS = (
 LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 # Files of estimators that others of these may import; each of the rest is one method.
 SHARED = """
-    base boosting_base bootstrap conformal endtoend_procedure given_rows greedy prediction
-    predictor streams targets unwrap validation
+    base boosting_base bootstrap conformal endtoend_procedure given_rows greedy hinge_procedure
+    prediction predictor streams targets unwrap validation
 """.split()
 
 # The kernels have an order of their own.

@@ -3,7 +3,8 @@
     python -m benchmarks.measure.hinge GROUP [--data FOLDER] [--quick] [--sets NAME ...]
 
 The error is that of the model that training returns, not the smallest test error during training.
-``temperature``, ``few-rows`` and ``steps`` have geometric means over tables.
+``temperature``, ``few-rows``, ``steps`` and ``decay`` have geometric means over tables;
+``temperature`` and ``steps`` have no weight decay.
 """
 
 import statistics
@@ -27,7 +28,7 @@ from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeFor
 CHOSEN = {
     "features": "linear",
     "n_directions": 200,
-    "procedure": HingeProcedure(optimizer="adam", importance_power=0.0),
+    "procedure": HingeProcedure(optimizer="adam", importance_power=0.0, weight_decay=0.0),
 }
 LETTER = DEEP | CHOSEN | {"learning_rate": 0.02, "max_iter": 6000}
 USPS = DEEP | CHOSEN | {"learning_rate": 0.01, "max_iter": 4000, "dropout": 0.3}
@@ -37,7 +38,7 @@ MNIST = DEEP | {
     "learning_rate": 0.02,
     "max_iter": 7000,
     "n_bags": 1,
-    "procedure": HingeProcedure(optimizer="adam"),
+    "procedure": HingeProcedure(optimizer="adam", weight_decay=0.0),
 }
 # Data set and parameters of each row.
 IMAGES = {
@@ -65,6 +66,7 @@ SMALL = {
 # Powers of the temperature of one bag that were compared; 0 only leaves out rows of the first bag.
 POWERS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 FEW = (40, 100, 200)  # training rows
+WITHOUT_DECAY = HingeProcedure(weight_decay=0.0)
 STEP_ROWS = (300, 1000, 5000)
 STEP_FACTORS = (2, 4)  # times half of the default number of steps
 MEASURES = {f"images/{name}": Measure(f"error, {name}", "%", more=False) for name in IMAGES}
@@ -110,6 +112,15 @@ MEASURES |= {
     for n in STEP_ROWS
     for factor in STEP_FACTORS
 }
+MEASURES |= {
+    f"decay/{task}-{n}": Measure(
+        f"loss divided by that without a weight decay, {task}, at most {n} rows",
+        "ratio",
+        more=False,
+    )
+    for task in comparison.TASKS
+    for n in STEP_ROWS
+}
 
 
 def images(options):
@@ -154,7 +165,8 @@ def temperature(options):
             split = data.load_table(name, options.data, 0, 5000).inner(seed)
             for power in (None, *POWERS):
                 skforest.training.hinge.TEMPERATURE_POWER = power
-                found.append(_class_scores(split, calibrate=power is not None, random_state=seed))
+                own = {"calibrate": power is not None, "procedure": WITHOUT_DECAY}
+                found.append(_class_scores(split, random_state=seed, **own))
     losses, errors = np.log(found).reshape(-1, 1 + len(POWERS), 2).transpose(2, 1, 0)
     for power, loss, error in zip(POWERS, losses[1:], errors[1:], strict=True):
         ratios = np.exp(loss - losses[0])
@@ -200,10 +212,36 @@ def steps(options):
 def _with_steps(task, split, seed, factor):
     """Log loss, error and fit time with so many times half of the default steps."""
     kind = RandomHingeForestRegressor if task == "regression" else RandomHingeForestClassifier
-    short = kind(n_bags=1).fit(split.X_train, split.y_train)
+    short = kind(n_bags=1, procedure=WITHOUT_DECAY).fit(split.X_train, split.y_train)
     n_steps = factor * short.max_iter_ // 2
+    own = {"max_iter": n_steps, "procedure": WITHOUT_DECAY}
+    return _scores_and_time(task, split, random_state=seed, **own)
+
+
+def decay(options):
+    """The weight decay that is chosen, against none, on a quarter of the training rows."""
+    quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
+    for task, names in groups.pick(options, comparison.TASKS, quick).items():
+        for n in groups.pick(options, STEP_ROWS, STEP_ROWS[:1]):
+            found = []
+            for name in names:
+                for seed in groups.seeds(options):
+                    split = data.load_table(name, options.data, 0, 5000).inner(seed).head(n)
+                    for procedure in (WITHOUT_DECAY, None):
+                        own = {"random_state": seed, "procedure": procedure}
+                        found.append(_scores_and_time(task, split, **own))
+            ratios = np.diff(np.log(found).reshape(-1, 2, 3), axis=1)[:, 0]
+            loss, error, seconds = np.exp(ratios.mean(axis=0))
+            spread = ratios[:, 0].std() / np.sqrt(len(ratios))
+            largest = np.exp(ratios[:, 0].max())
+            note = f"+- {spread:.3f}, largest {largest:.2f}, {len(ratios)} fits, "
+            note += f"error {error:.3f}, fit time {seconds:.2f}"
+            yield Row(f"decay/{task}-{n}", [loss], note)
+
+
+def _scores_and_time(task, split, **parameters):
     start = time.process_time()
-    loss, error = _default_scores(task, split, random_state=seed, max_iter=n_steps)
+    loss, error = _default_scores(task, split, **parameters)
     return loss, error, time.process_time() - start
 
 
@@ -313,7 +351,7 @@ def images_table(stored):
     return ("Model", *(cells.TITLES[name] for name in sets), "Command"), cells.filled(rows)
 
 
-GROUPS = (images, small, temperature, few_rows, steps, special, speed)
+GROUPS = (images, small, temperature, few_rows, steps, decay, special, speed)
 OPTIONS = groups.SETS | groups.SEEDS
 TABLES = {"images": images_table}
 

@@ -238,7 +238,7 @@ def plane(options):
     stored["extent"] = [grid[0][0], grid[0][-1], grid[1][0], grid[1][-1]]
     own = {"max_depth": 4, "n_bags": 1, "n_directions": 10, "dropout": 0.0, "features": "linear"}
     own |= {"learning_rate": 0.2, "random_state": 2, "max_iter": groups.pick(options, 4000, 20)}
-    own["procedure"] = HingeProcedure(optimizer="adam")
+    own["procedure"] = HingeProcedure(optimizer="adam", weight_decay=0.0)
     for name, parameters in PLANE.items():
         model = RandomHingeForestClassifier(**own | parameters).fit(X, y)
         surface = model.predict_proba(points)[:, 1].reshape(61, 61)

@@ -4,6 +4,7 @@ Lay, Harrison, Schreiber, Dawer, Barbu, "Random Hinge Forest for Differentiable 
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import is_regressor
@@ -11,13 +12,15 @@ from sklearn.base import is_regressor
 from .._docs import CLASS_WEIGHT, described
 from ..table.feature_grid import FeatureGrid
 from ..training.hinge import HingeMethod, HingeSettings, temperature_of
+from ..training.hinge_trials import best_decay, shortened
 from ..training.losses import TargetUnits, loss_names, loss_types, make_label_loss, make_loss
 from .base import BaseForest, Integral, Interval, Real, StrOptions
 from .bootstrap import BootstrapMixin
 from .given_rows import GivenRowsMixin
+from .hinge_procedure import HingeProcedure
 from .streams import TAKES_BATCH, StreamMixin
 from .targets import ForestClassifierMixin, ForestRegressorMixin
-from .validation import Procedure, store_parameters
+from .validation import store_parameters
 
 REGRESSOR_LOSSES = loss_names("for_hinge")
 CLASSIFIER_LOSSES = loss_names("for_hinge", of_labels=True)
@@ -54,7 +57,8 @@ learning_rate : "auto" or float
     with loss="poisson" or a `Loss` with a link. In `partial_fit`, "auto" falls to a tenth of it.
 max_iter : "auto" or int
     Number of gradient steps. "auto": enough for 6 n / 1000 passes over n rows, but at least 40 and
-    at most 120 passes, and at least 2400 and at most 20000 steps.
+    at most 120 passes, and at least 2400 and at most 20000 steps; half or a quarter of them if the
+    `procedure` finds that a large weight decay is better.
 dropout : float
     Fraction of the trees that is left out of each step, drawn at random, in [0, 1).
 bootstrap : bool
@@ -76,53 +80,6 @@ procedure : HingeProcedure or None
     ``HingeProcedure.as_printed()``: as in the paper.
 """
 USUAL = "n_estimators structure max_depth n_directions n_bags"
-
-PROCEDURE_PARAMETERS = """
-kernel_size : int
-    Height and width of the kernels of "conv", which cover all channels.
-stride : int
-    Number of pixels from one position of a kernel to the next, in both directions.
-head : {"leaves", "linear"}
-    "leaves": each leaf holds a vector with one number per output, and trees are added. "linear":
-    each leaf holds a single number, and a learned matrix maps the responses of the trees to the
-    outputs; this is the paper's choice for tables.
-optimizer : {"auto", "adam", "adagrad", "sgd"}
-    How a gradient becomes a step. A step changes only leaves and thresholds that its rows use.
-    "auto": Adam, with 0.99 in place of 0.999 for the mean of squared gradients, and with
-    thresholds that move twice as far.
-momentum : float
-    Fraction of the previous step that is added to the next one, in [0, 1). Only for "sgd".
-weight_decay : float
-    Weight decay, at least 0, as in AdamW: each step shrinks the weights of inner products and
-    leaves by this fraction, times the length of the step.
-schedule : {"cosine", "constant", "plateau"}
-    How the learning rate develops. "cosine": it falls to 0 along a cosine. "constant": not at all.
-    "plateau": times 0.3 whenever three evaluations have not found a lower loss.
-batch_size : "auto" or int
-    Number of rows in a gradient step, at least 2. "auto": a sixteenth of the rows, but at least 8,
-    and at most 64, or 128 with at least 10000 rows.
-scaling : {"standard"} or None
-    Units of the centred features in the inner products. "standard": their standard deviations;
-    outliers are limited, see below. None: one unit for all features, so that features with a large
-    variance dominate, as in the paper. The weights of p features then start with variance 1
-    instead of 1 / p, so that a step changes them less. With features="conv", all features always
-    share one unit, and the variance is 1 / p.
-importance_power : float
-    How strongly inner products scale up the features that a quick random forest finds important, 0
-    to 16: the unit of a feature is divided by (importance / mean importance) to this power. 0: not
-    at all. Larger values help if most features are noise.
-label_smoothing : float
-    Fraction of each label that is spread evenly over all classes, in [0, 1), for loss="log_loss".
-early_stopping : bool
-    Whether to hold out rows of every bag and keep the model with the lowest loss on them. Off by
-    default, because it increases the error on most tables; with `X_val` in `fit`, always on.
-validation_fraction : float
-    Fraction of the rows to hold out, in (0, 1), drawn separately for each bag. It is used by
-    `early_stopping`, by `calibrate` of classifiers, and by loss="quantile" of regressors.
-n_iter_no_change : int
-    Training of a bag stops after this many evaluations without improvement, at least 1. There are
-    40 evaluations in all, or one every 500 steps if that is more. Only with `early_stopping`.
-"""
 
 CLASSIFIER_PARAMETERS = (
     PARAMETERS
@@ -157,8 +114,10 @@ quantile : float
 )
 
 ATTRIBUTES = """
-n_estimators_, n_bags_, max_depth_, n_directions_, batch_size_, max_iter_, learning_rate_
-    Resolved values of these parameters, int and float.
+n_estimators_, n_bags_, max_depth_, n_directions_, max_iter_, learning_rate_ : int or float
+    Resolved values of these parameters.
+batch_size_, weight_decay_ : int and float
+    Resolved values of these parameters of `procedure`.
 loss_curve_ : list of ndarray
     One entry per bag: mean loss of the batches since the last evaluation. In regression, targets
     are in the units of `loss`, or of their mean for "poisson"; the squared error is halved. A
@@ -197,71 +156,6 @@ REFERENCES = """
 .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
    Differentiable Learning", 2018.
 """
-
-
-@described(PROCEDURE_PARAMETERS)
-class HingeProcedure(Procedure):
-    """How hinge forests are trained, in detail.
-
-    The parameter `procedure` of `RandomHingeForestClassifier` and `RandomHingeForestRegressor`.
-    The defaults suit tables; `as_printed` does what the paper [1]_ does.
-
-    Parameters
-    ----------
-    {parameters}
-
-    References
-    ----------
-    .. [1] N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, "Random Hinge Forest for
-       Differentiable Learning", 2018.
-
-    Examples
-    --------
-    >>> from skforest import HingeProcedure
-    >>> HingeProcedure.as_printed(head="linear", optimizer="adagrad")
-    HingeProcedure(batch_size=53, head='linear', importance_power=0.0,
-                   optimizer='adagrad', scaling=None, schedule='constant')
-    """
-
-    _parameter_constraints: dict = {
-        "kernel_size": [Interval(Integral, 1, 2**15, closed="both")],
-        "stride": [Interval(Integral, 1, 2**15, closed="both")],
-        "head": [StrOptions({"leaves", "linear"})],
-        "optimizer": [StrOptions({"auto", "adam", "adagrad", "sgd"})],
-        "momentum": [Interval(Real, 0.0, 1.0, closed="left")],
-        "weight_decay": [Interval(Real, 0.0, None, closed="left")],
-        "schedule": [StrOptions({"cosine", "constant", "plateau"})],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 2, 2**20, closed="both")],
-        "scaling": [StrOptions({"standard"}), None],
-        "importance_power": [Interval(Real, 0.0, 16.0, closed="both")],
-        "label_smoothing": [Interval(Real, 0.0, 1.0, closed="left")],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-    }
-    # Batches are those of the authors' code.
-    _printed = {"optimizer": "adam", "schedule": "constant", "batch_size": 53}
-    _printed |= {"scaling": None, "importance_power": 0.0}
-
-    def __init__(
-        self,
-        *,
-        kernel_size=5,
-        stride=3,
-        head="leaves",
-        optimizer="auto",
-        momentum=0.9,
-        weight_decay=0.0,
-        schedule="cosine",
-        batch_size="auto",
-        scaling="standard",
-        importance_power=0.5,
-        label_smoothing=0.0,
-        early_stopping=False,
-        validation_fraction=0.15,
-        n_iter_no_change=10,
-    ):
-        store_parameters(self, locals())
 
 
 class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
@@ -314,7 +208,10 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
                 f"{request.previous.bag_start[1]} trees"
             )
         n_directions, draws = int(values["n_directions"]), procedure.early_stopping
-        return HingeSettings(
+        tries_decays, decay = procedure.weight_decay == "auto", procedure.weight_decay
+        if tries_decays:
+            decay = getattr(self, "weight_decay_", 0.0) if request.is_warm_start else 0.0
+        settings = HingeSettings(
             n_trees=int(values["n_estimators"]),
             depth=int(values["max_depth"]),
             fern=self.structure == "fern",
@@ -325,7 +222,7 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
             optimizer=procedure.optimizer,
             learning_rate=float(values["learning_rate"]),
             momentum=float(procedure.momentum),
-            weight_decay=float(procedure.weight_decay),
+            weight_decay=float(decay),
             schedule=procedure.schedule,
             dropout=float(self.dropout),
             batch_size=int(values["batch_size"]),
@@ -340,6 +237,12 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
             held_out_fraction=float(procedure.validation_fraction),
             temperature=getattr(self, "temperature_", 1.0) if request.is_warm_start else 1.0,
         )
+        if not tries_decays or request.is_stream:
+            return settings
+        if not request.is_warm_start and procedure.optimizer in ("auto", "adam"):
+            decay = best_decay(self._method(settings), data, request)
+            settings = replace(settings, weight_decay=decay)
+        return shortened(settings) if self.max_iter == "auto" else settings
 
     def _auto(self, n_rows, previous=None):
         """Values of the parameters that may be "auto", by name."""
@@ -370,15 +273,10 @@ class _HingeForest(StreamMixin, BootstrapMixin, GivenRowsMixin, BaseForest):
         return sizes | {"n_directions": 80 if is_image else n_directions}
 
     def _resolved(self, settings):
-        return {
-            "n_estimators_": settings.n_trees,
-            "n_bags_": settings.n_bags,
-            "max_depth_": settings.depth,
-            "n_directions_": settings.n_directions,
-            "batch_size_": settings.batch_size,
-            "max_iter_": settings.n_steps,
-            "learning_rate_": settings.learning_rate,
-        }
+        names = "n_bags n_directions batch_size learning_rate weight_decay".split()
+        resolved = {name: name for name in names}
+        resolved |= {"n_estimators": "n_trees", "max_depth": "depth", "max_iter": "n_steps"}
+        return {f"{name}_": getattr(settings, own) for name, own in resolved.items()}
 
     def _method(self, settings):
         task, sampling = self._task(), self._sampling()

@@ -153,7 +153,7 @@ class StreamMixin:
     def _begin_stream(self, rows, levels):
         """The stream after its first part."""
         data = self._set_stream_target(self._merged_rows(*rows, levels, is_stream=True))
-        settings = self._settings(data, FitRequest())
+        settings = self._settings(data, FitRequest(is_stream=True))
         method = self._method(replace(settings, validation_fraction=0.0))
         stream, forest = HingeStream.begun(method, data)
         self._store(forest, method.settings, stream.records)

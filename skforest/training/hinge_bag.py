@@ -132,6 +132,7 @@ class HingeTraining:
     """
 
     starts_from_best = False
+    warns = True  # of divergence
 
     def __init__(self, source, target, loss, weight, settings, seed, stop, group=None, given=None):
         self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
@@ -209,7 +210,7 @@ class HingeTraining:
             if may_keep_start and start_loss <= lowest:
                 self.best = start
             self.trainer.restore(self.best)
-        if isinstance(self.loss, CallbackKernel):
+        if isinstance(self.loss, CallbackKernel) and self.warns:
             self._warn_of_divergence()
 
     def _end_in(self, n_steps):
@@ -350,7 +351,7 @@ class HingeTraining:
             f"the loss became infinite after {self.n_done} steps with {used}; a smaller {change} "
             "may help"
         )
-        if self.best is None:
+        if self.best is None or not self.warns:
             raise ValueError(message)
         warnings.warn(
             f"{message}; the model of least validation loss before that is kept",

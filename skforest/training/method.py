@@ -39,6 +39,7 @@ class FitRequest:
     limit: TimeLimit | None = None
     tasks: FitTasks | None = None  # tasks of callbacks
     checkpoint: Checkpoint | None = None  # results that an earlier call has saved
+    is_stream: bool = False  # are the rows the first ones of a stream?
     learns_held_out: bool = True  # may members learn from rows of X that they held out?
     n_jobs: int | None = None
     verbose: int = 0

@@ -150,9 +150,9 @@ def test_more_bags_by_warm_start(cls):
 
 def test_bags_that_are_added_to_a_single_one_find_the_temperature():
     X, y = make_classification(400, 6, flip_y=0.3, random_state=0)
-    options = {"random_state": 0, "max_iter": 60, "warm_start": True}
-    model = RandomHingeForestClassifier(n_bags=1, **options).fit(X[:200], y[:200])
-    assert model.temperature_ == 1
+    options = {"max_iter": 60, "warm_start": True, "procedure": HingeProcedure(weight_decay=0.0)}
+    model = RandomHingeForestClassifier(n_bags=1, random_state=0, **options)
+    assert model.fit(X[:200], y[:200]).temperature_ == 1
     before = model.forest_
     model.set_params(n_bags=3).fit(X[:200], y[:200])
     assert model.temperature_ > 1.5
@@ -161,7 +161,7 @@ def test_bags_that_are_added_to_a_single_one_find_the_temperature():
     found = model.temperature_
     model.set_params(n_bags=4).fit(X[:200], y[:200])
     assert model.temperature_ == found
-    at_once = RandomHingeForestClassifier(n_bags=4, **options).fit(X[:200], y[:200])
+    at_once = clone(model).fit(X[:200], y[:200])
     losses = [log_loss(y[200:], one.predict_proba(X[200:])) for one in (model, at_once)]
     assert losses[0] == pytest.approx(losses[1], rel=0.1)
 

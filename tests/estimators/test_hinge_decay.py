@@ -1,0 +1,203 @@
+"""The weight decay that random hinge forests choose on held-out rows."""
+
+import numpy as np
+import pytest
+from makers import OwnSquaredError, made
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_friedman1
+from sklearn.metrics import log_loss
+
+from skforest import HingeProcedure, RandomHingeForestClassifier, RandomHingeForestRegressor
+from skforest.training import hinge_trials
+from skforest.training.hinge import HingeMethod
+from skforest.training.hinge_trials import DecayTrial
+
+
+def noise(n, n_columns=5, seed=0):
+    """Columns, numbers and labels that have nothing to do with each other."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, n_columns)), rng.normal(size=n), rng.integers(2, size=n)
+
+
+def quick(cls, **changes):
+    """A small hinge forest that chooses its decay; unfitted."""
+    defaults = {"n_estimators": 20, "n_bags": 2, "max_iter": 400, "random_state": 0}
+    return made(cls, **defaults | changes)
+
+
+def smooth(n):
+    """A smooth function of two columns, without noise."""
+    X = np.random.default_rng(1).uniform(-1, 1, size=(n, 3))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] ** 2
+
+
+def test_noise_is_not_learned():
+    X, y, labels = noise(2400)
+    train, test = slice(400), slice(400, None)
+    forest = RandomHingeForestRegressor(random_state=0).fit(X[train], y[train])
+    assert forest.weight_decay_ >= 10 and forest.score(X[test], y[test]) > -0.05
+    assert forest.max_iter_ == 600 == forest.n_iter_[0]  # a quarter
+    labeler = RandomHingeForestClassifier(random_state=0).fit(X[train], labels[train])
+    assert log_loss(labels[test], labeler.predict_proba(X[test])) < 1.03 * np.log(2)
+    plain = HingeProcedure(weight_decay=0.0)
+    alone = RandomHingeForestRegressor(random_state=0, procedure=plain).fit(X[train], y[train])
+    assert alone.weight_decay_ == 0 and alone.score(X[test], y[test]) < -0.1
+    assert alone.max_iter_ == 2400
+
+
+def test_a_single_bag_of_labels_is_not_too_sure_of_noise():
+    """It has no temperature."""
+    X, _, y = noise(2400)
+    forest = RandomHingeForestClassifier(n_bags=1, random_state=0).fit(X[:400], y[:400])
+    assert forest.temperature_ == 1
+    assert log_loss(y[400:], forest.predict_proba(X[400:])) < 1.1 * np.log(2)
+
+
+def test_a_function_without_noise_has_no_decay():
+    X, y = smooth(600)
+    forest = RandomHingeForestRegressor(random_state=0).fit(X[:400], y[:400])
+    assert (forest.weight_decay_, forest.max_iter_) == (0, 2400)
+    assert forest.score(X[400:], y[400:]) > 0.995
+    steps = RandomHingeForestRegressor(max_iter=500, random_state=0).fit(*noise(200)[:2])
+    assert steps.weight_decay_ > 0 and steps.max_iter_ == 500  # a given number stays
+
+
+@pytest.mark.parametrize(
+    "losses, chosen",
+    [
+        ([1.0, 0.9, 0.8, 0.7, 0.6], 20),
+        ([1.0, 0.9, 0.8, 0.7, 0.9], 10),
+        ([1.0, 0.9, 0.8, 0.85, 0.6], 3),  # larger ones are tried while the loss falls
+        ([1.0, 0.9, 1.04, 2.0, 2.0], 1),
+        ([1.0, 0.98, 1.04, 2.0, 2.0], 0),  # by less than a standard error
+        ([1.0, 0.97, 0.98, 0.97, 0.96], 0),
+        ([1.0, 0.0, 1.2, 0.0, 0.0], 0),
+        ([1.0, 0.9, None, 0.7, 0.6], 0),
+        ([1.0, 0.9, 0.8, None, 0.6], 3),
+        ([None, 0.9, 0.8, 0.7, 0.6], 0),
+        ([1.0, None, 1.04, 0.7, 0.6], 0),
+    ],
+)
+def test_the_search(losses, chosen, monkeypatch):
+    """Differences have a standard error of about .05."""
+    tried, rng = [], np.random.default_rng(0)
+    shape = rng.normal(size=90)
+    shape = (shape - shape.mean()) / shape.std() * 0.05 * np.sqrt(90)
+
+    def of_rows(self, decay):
+        tried.append(decay)
+        mean = dict(zip(hinge_trials.DECAYS, losses))[decay]
+        return None if mean is None else mean + shape * (decay > 0)
+
+    monkeypatch.setattr(DecayTrial, "losses", of_rows)
+    X, y = smooth(90)
+    forest = quick(RandomHingeForestRegressor, n_estimators=100, max_iter="auto", n_bags=1)
+    forest.fit(X, y)
+    assert forest.weight_decay_ == pytest.approx(chosen)
+    assert len(tried) == len(set(tried)) <= 4
+    assert forest.max_iter_ == {0: 2400, 1: 2400, 3: 1200}.get(chosen, 600)
+
+
+def test_decays_belong_to_numbers_of_trees_and_steps_to_rates():
+    X, y, _ = noise(200)
+    found = [quick(RandomHingeForestRegressor, n_estimators=n).fit(X, y) for n in (20, 40)]
+    assert found[0].weight_decay_ > 0
+    assert found[0].weight_decay_ * 2 == pytest.approx(found[1].weight_decay_)
+    fast = quick(RandomHingeForestRegressor, learning_rate=2.0).fit(X, y)
+    assert fast.weight_decay_ == pytest.approx(0.3)  # a step removes at most 0.6
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
+def test_other_optimizers_have_none(optimizer):
+    X, y, _ = noise(100)
+    assert quick(RandomHingeForestRegressor, optimizer=optimizer).fit(X, y).weight_decay_ == 0
+
+
+def test_too_few_rows_groups_or_weights_have_none(monkeypatch):
+    def refused(*_):
+        raise AssertionError("a trial")
+
+    monkeypatch.setattr(DecayTrial, "losses", refused)
+    X, y, labels = noise(60)
+    forest = quick(RandomHingeForestRegressor)
+    forest.fit(X[:19], y[:19])
+    forest.fit(X, y, groups=np.arange(60) % 2)
+    forest.fit(X, y, sample_weight=np.arange(60) < 19)
+    assert forest.weight_decay_ == 0
+    quick(RandomHingeForestClassifier).partial_fit(X, labels, classes=[0, 1])
+    made(RandomHingeForestRegressor, procedure=HingeProcedure.as_printed(), max_iter=10).fit(X, y)
+    with pytest.raises(AssertionError, match="a trial"):
+        forest.fit(X, y, groups=np.arange(60) % 3)
+
+
+def test_bags_of_a_warm_start_have_the_same_decay():
+    X, y, _ = noise(150)
+    forest = quick(RandomHingeForestRegressor, warm_start=True, max_iter="auto").fit(X, y)
+    decay, n_steps = forest.weight_decay_, forest.max_iter_
+    assert decay > 0 and n_steps < 2400
+    forest.set_params(n_bags=3).fit(X, y)
+    assert (forest.weight_decay_, forest.max_iter_) == (decay, n_steps)
+    at_once = clone(forest).fit(X, y)
+    np.testing.assert_array_equal(forest.predict(X), at_once.predict(X))
+
+
+def test_trials_know_neither_threads_nor_the_order_or_scale_of_rows():
+    X, y = make_friedman1(300, noise=6.0, random_state=0)
+    plain = quick(RandomHingeForestRegressor).fit(X, y)
+    assert plain.weight_decay_ > 0
+    order = np.random.default_rng(0).permutation(300)
+    for other in (
+        clone(plain).set_params(n_jobs=2).fit(X, y),
+        clone(plain).fit(X[order], y[order]),
+        clone(plain).fit(X, y, sample_weight=np.full(300, 8.0)),
+        clone(plain).fit(np.vstack([X, X[:9]]), np.append(y, y[:9]), np.arange(309) < 300),
+    ):
+        assert other.weight_decay_ == plain.weight_decay_
+    wide = clone(plain).fit(sparse.csr_matrix(X), y)
+    assert wide.weight_decay_ == plain.weight_decay_
+
+
+def test_held_out_rows_are_not_known(monkeypatch):
+    """Bags of a trial, and the importances that they read, do not see their folds."""
+    seen, training = [], HingeMethod.training
+
+    def recorded(self, data, source, *others):
+        found = training(self, data, source, *others)
+        if isinstance(self, DecayTrial):
+            seen.append((data, found))
+        return found
+
+    monkeypatch.setattr(HingeMethod, "training", recorded)
+    X, y, labels = noise(200)
+    quick(RandomHingeForestClassifier, max_iter=40).fit(X, labels)
+    assert len(seen) >= 3 * 2 * 2  # folds, bags, decays
+    held_out = {tuple(np.flatnonzero(data.left_out_weight)) for data, _ in seen}
+    assert sorted(np.concatenate(list(held_out))) == list(range(200)) and len(held_out) == 3
+    emphases = {}
+    for data, bag in seen:
+        assert not np.intersect1d(bag.trained_rows, np.flatnonzero(data.left_out_weight)).size
+        emphases.setdefault(tuple(np.flatnonzero(data.left_out_weight)), bag.source.emphasis)
+    assert len({tuple(one) for one in emphases.values()}) == 3
+    seen.clear()
+    groups = np.arange(200) // 7
+    quick(RandomHingeForestRegressor, max_iter=40).fit(X, y, groups=groups)
+    for data, bag in seen:
+        assert not set(data.group[bag.trained_rows]) & set(data.group[data.left_out_weight > 0])
+
+
+def test_without_time_there_is_no_trial():
+    X, y, _ = noise(400)
+    with pytest.warns(UserWarning, match="time_limit=0.05: "):
+        forest = RandomHingeForestRegressor(time_limit=0.05, random_state=0).fit(X, y)
+    assert forest.weight_decay_ == 0
+    long = RandomHingeForestRegressor(time_limit=500, random_state=0).fit(X, y)
+    assert long.weight_decay_ > 0
+
+
+def test_a_loss_of_the_user_and_an_infinite_loss(recwarn):
+    X, y, _ = noise(150)
+    forest = quick(RandomHingeForestRegressor, loss=OwnSquaredError(), n_bags=1).fit(X, y)
+    assert forest.weight_decay_ > 0 and not recwarn
+    with pytest.raises(ValueError, match="the loss became infinite after 10 steps with learning"):
+        quick(RandomHingeForestRegressor, learning_rate=1e30).fit(X, y)
