@@ -10,12 +10,23 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 from ..estimators.boosting import ObliqueBoostingClassifier, ObliqueBoostingRegressor
+from ..estimators.hinge import (
+    HingeProcedure,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
+)
 from ..estimators.manifold import ManifoldForestClassifier, ManifoldForestRegressor
 from ..estimators.prediction import is_forest
 from ..training.threads import thread_count
 from .encoding import MemberPipeline
 
 BOOSTING = ObliqueBoostingClassifier, ObliqueBoostingRegressor
+# The weight decay that hinge forests choose gains nothing in blends, see docs/guide/blend.md.
+_WITHOUT_DECAY = HingeProcedure(weight_decay=0.0)
+HINGE = tuple(
+    partial(kind, procedure=_WITHOUT_DECAY)
+    for kind in (RandomHingeForestClassifier, RandomHingeForestRegressor)
+)
 MANIFOLD = ManifoldForestClassifier, ManifoldForestRegressor
 # Their n_jobs=None, or thread_count=None, means all processors.
 MANY_THREADS = "lightgbm", "xgboost", "catboost"

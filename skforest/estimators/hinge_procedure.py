@@ -23,7 +23,7 @@ weight_decay : "auto" or float
     Weight decay, at least 0, as in AdamW: each step shrinks the weights of inner products and
     leaves by this fraction, times the length of the step. "auto": 0, 1, 3, 10 or 20 for 100 trees,
     and in proportion for other numbers, by the loss of small bags on held-out rows; but at most
-    0.6 / `learning_rate`, and 0 with fewer than 20 rows or 3 groups, with "adagrad" or "sgd", and
+    0.6 / `learning_rate`, and 0 with fewer than 100 rows or 3 groups, with "adagrad" or "sgd", and
     in `partial_fit`.
 schedule : {"cosine", "constant", "plateau"}
     How the learning rate develops. "cosine": it falls to 0 along a cosine. "constant": not at all.

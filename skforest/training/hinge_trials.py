@@ -12,7 +12,7 @@ import numpy as np
 
 from .._kernels.base.rows import random_stream, tree_seed
 from .early_stopping import balanced_folds
-from .hinge import MIN_ROWS, HingeMethod
+from .hinge import HingeMethod
 from .hinge_bag import weight_of_trained
 from .method import train_members
 from .threads import local_threads
@@ -29,6 +29,7 @@ SHORTER = (10.0, 0.25), (3.0, 0.5)
 # N_FOLDS folds, or one of more folds with at most MAX_ROWS rows, until ENOUGH_ROWS are left out.
 N_TREES, STEP_SHARE, N_BAGS = 50, 0.25, 2
 N_FOLDS, MAX_ROWS, ENOUGH_ROWS = 3, 2000, 1000
+MIN_ROWS = 100  # with fewer rows, there is no decay
 TEMPERATURES = np.exp(np.linspace(0, 4, 33))  # that are tried
 TRIAL_SHARE = 0.05  # share of the remaining time for one decay
 

@@ -82,8 +82,8 @@ def test_a_function_without_noise_has_no_decay():
 def test_the_search(losses, chosen, monkeypatch):
     """Differences have a standard error of about .05."""
     tried, rng = [], np.random.default_rng(0)
-    shape = rng.normal(size=90)
-    shape = (shape - shape.mean()) / shape.std() * 0.05 * np.sqrt(90)
+    shape = rng.normal(size=120)
+    shape = (shape - shape.mean()) / shape.std() * 0.05 * np.sqrt(120)
 
     def of_rows(self, decay):
         tried.append(decay)
@@ -91,7 +91,7 @@ def test_the_search(losses, chosen, monkeypatch):
         return None if mean is None else mean + shape * (decay > 0)
 
     monkeypatch.setattr(DecayTrial, "losses", of_rows)
-    X, y = smooth(90)
+    X, y = smooth(120)
     forest = quick(RandomHingeForestRegressor, n_estimators=100, max_iter="auto", n_bags=1)
     forest.fit(X, y)
     assert forest.weight_decay_ == pytest.approx(chosen)
@@ -110,7 +110,7 @@ def test_decays_belong_to_numbers_of_trees_and_steps_to_rates():
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
 def test_other_optimizers_have_none(optimizer):
-    X, y, _ = noise(100)
+    X, y, _ = noise(120)
     assert quick(RandomHingeForestRegressor, optimizer=optimizer).fit(X, y).weight_decay_ == 0
 
 
@@ -119,16 +119,16 @@ def test_too_few_rows_groups_or_weights_have_none(monkeypatch):
         raise AssertionError("a trial")
 
     monkeypatch.setattr(DecayTrial, "losses", refused)
-    X, y, labels = noise(60)
+    X, y, labels = noise(120)
     forest = quick(RandomHingeForestRegressor)
-    forest.fit(X[:19], y[:19])
-    forest.fit(X, y, groups=np.arange(60) % 2)
-    forest.fit(X, y, sample_weight=np.arange(60) < 19)
+    forest.fit(X[:99], y[:99])
+    forest.fit(X, y, groups=np.arange(120) % 2)
+    forest.fit(X, y, sample_weight=np.arange(120) < 99)
     assert forest.weight_decay_ == 0
     quick(RandomHingeForestClassifier).partial_fit(X, labels, classes=[0, 1])
     made(RandomHingeForestRegressor, procedure=HingeProcedure.as_printed(), max_iter=10).fit(X, y)
     with pytest.raises(AssertionError, match="a trial"):
-        forest.fit(X, y, groups=np.arange(60) % 3)
+        forest.fit(X, y, groups=np.arange(120) % 3)
 
 
 def test_bags_of_a_warm_start_have_the_same_decay():
