@@ -92,9 +92,9 @@ def test_the_search(losses, chosen, monkeypatch):
 
     monkeypatch.setattr(DecayTrial, "losses", of_rows)
     X, y = smooth(120)
-    forest = quick(RandomHingeForestRegressor, n_estimators=100, max_iter="auto", n_bags=1)
+    forest = quick(RandomHingeForestRegressor, n_estimators=50, max_iter="auto", n_bags=1)
     forest.fit(X, y)
-    assert forest.weight_decay_ == pytest.approx(chosen)
+    assert forest.weight_decay_ == pytest.approx(chosen / 2)  # 20 is that of 100 trees
     assert len(tried) == len(set(tried)) <= 4
     assert forest.max_iter_ == {0: 2400, 1: 2400, 3: 1200}.get(chosen, 600)
 
@@ -184,6 +184,51 @@ def test_held_out_rows_are_not_known(monkeypatch):
     quick(RandomHingeForestRegressor, max_iter=40).fit(X, y, groups=groups)
     for data, bag in seen:
         assert not set(data.group[bag.trained_rows]) & set(data.group[data.left_out_weight > 0])
+
+
+@pytest.mark.parametrize("n_bags, share", [(1, None), (2, 1.0), (5, 1.6), (10, 1.8)])
+@pytest.mark.parametrize("calibrate", [True, False, None])
+def test_the_loss_of_all_bags_follows_from_those_of_one_and_two(
+    calibrate, n_bags, share, monkeypatch
+):
+    """It is linear in 1 / n: L(n) = L(1) + (L(2) - L(1)) * (1 - 1 / n) / (1 - 1 / 2)."""
+    bags, training, losses = [], HingeMethod.training, []
+
+    def recorded(self, data, source, *others):
+        found = training(self, data, source, *others)
+        if isinstance(self, DecayTrial):
+            bags.append((data, found))
+        return found
+
+    def of_rows(self, decay, own=DecayTrial.losses):
+        losses.append(own(self, decay))
+        return None if len(losses) == 2 else losses[0]
+
+    monkeypatch.setattr(HingeMethod, "training", recorded)
+    monkeypatch.setattr(DecayTrial, "losses", of_rows)
+    X, y, labels = noise(150)
+    if calibrate is None:
+        quick(RandomHingeForestRegressor, max_iter=200, n_bags=n_bags).fit(X, y)
+    else:
+        own = {"calibrate": calibrate, "max_iter": 200, "n_bags": n_bags}
+        quick(RandomHingeForestClassifier, **own).fit(X, labels)
+    n, found = min(n_bags, 2), losses[1]  # arrays of bags are those at the end of the second decay
+    expected = []
+    for first in range(3 * n, 6 * n, n):
+        data = bags[first][0]
+        rows = np.flatnonzero(data.left_out_weight)
+        pair = [bag.trainer.respond(bag.source.subset(rows).table()) for _, bag in
+                bags[first : first + n]]  # fmt: skip
+        kernel, target = bags[first][1].loss, bags[first][1].target[rows]
+        own = []
+        for temperature in hinge_trials.TEMPERATURES if calibrate and n > 1 else [1.0]:
+            one, both = (
+                np.mean([kernel.losses(raw / temperature, target) for raw in raws], axis=0)
+                for raws in (pair, [np.mean(pair, axis=0)])
+            )
+            own.append(one if n == 1 else one + share * (both - one))
+        expected.append(min(own, key=np.mean))
+    np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-6)
 
 
 def test_without_time_there_is_no_trial():
