@@ -45,15 +45,17 @@ def best_decay(method, data, request):
     if len(data) < MIN_ROWS or data.n_groups < N_FOLDS:
         return 0.0
     trial = DecayTrial.of(method, data, request)
-    without, middle = trial.losses(DECAYS[0]), trial.losses(DECAYS[2])
-    if without is None or middle is None or trial.is_clearly_less(without, middle):
-        return 0.0
+    # Where there is little noise, one fold shows it.
+    for members in (trial.members[:1], trial.members):
+        without, middle = (trial.losses(DECAYS[number], members) for number in (0, 2))
+        if without is None or middle is None or trial.is_clearly_less(without, middle):
+            return 0.0
     best, least = 2, middle
     if trial.mean(middle) > trial.mean(without):
-        best, least = 1, trial.losses(DECAYS[1])
+        best, least = 1, trial.losses(DECAYS[1], trial.members)
     else:
         for number in range(3, len(DECAYS)):
-            losses = trial.losses(DECAYS[number])
+            losses = trial.losses(DECAYS[number], trial.members)
             if losses is None or trial.mean(losses) >= trial.mean(least):
                 break
             best, least = number, losses
@@ -92,8 +94,8 @@ class DecayTrial(HingeMethod):
         trial.data, trial.members = data.with_folds(fold, n_folds), range(n_used)
         trial.source = trial.input(data, np.ones(data.X.shape[1]))
         trial.run, trial.limit = replace(request.run, verbose=0), request.limit
-        weight = np.concatenate([data.weight[fold == number] for number in trial.members])
-        trial.weight = weight / weight.sum()
+        trial.weight = np.concatenate([data.weight[fold == one] for one in trial.members])
+        trial.found = {}  # losses by decay and fold
         return trial
 
     @staticmethod
@@ -101,29 +103,38 @@ class DecayTrial(HingeMethod):
         """Return the decay of bags with these settings, from that of 100 trees."""
         return min(decay * settings.n_trees / 100, LARGEST_STEP / settings.learning_rate)
 
-    def losses(self, decay):
-        """Return the losses of held-out rows with the decay of 100 trees, or None."""
+    def losses(self, decay, members):
+        """Return the losses of the rows in some folds with the decay of 100 trees, or None."""
+        new = [number for number in members if (decay, number) not in self.found]
+        if new:
+            records = self._records(decay, range(new[0], new[-1] + 1))
+            if len(records) < len(new) or any("ended" in record for record in records):
+                return None
+            self.found |= {(decay, number): one["losses"] for number, one in zip(new, records)}
+        losses = [self.found[decay, number] for number in members]
+        return None if any(one is None for one in losses) else np.concatenate(losses)
+
+    def _records(self, decay, members):
+        """Train bags that leave out some folds; return their records."""
         other, limit = copy(self), self.limit
         other.settings = replace(self.settings, weight_decay=self.decay_of(decay, self.settings))
         if limit is not None:
             limit = limit.part(TRIAL_SHARE, at_least=1)
         run = replace(self.run, limit=limit)
         with local_threads():
-            records = train_members(other, self.data, self.members, self.seed, run).records
-        is_whole = all("losses" in record and "ended" not in record for record in records)
-        if len(records) < len(self.members) or not is_whole:
-            return None
-        return np.concatenate([record["losses"] for record in records])
+            return train_members(other, self.data, members, self.seed, run).records
 
     def mean(self, losses):
-        """Return the weighted mean of losses."""
-        return np.einsum("i,i->", self.weight, losses)
+        """Return the weighted mean of the losses of the first rows."""
+        weight = self.weight[: len(losses)]
+        return np.einsum("i,i->", weight, losses) / weight.sum()
 
     def is_clearly_less(self, losses, others):
         """Return whether a mean loss is smaller than another one by more than a standard error."""
         gain = others - losses
-        mean = self.mean(gain)
-        return mean > np.sqrt(np.einsum("i,i->", np.square(self.weight), np.square(gain - mean)))
+        mean, weight = self.mean(gain), self.weight[: len(gain)]
+        squares = np.einsum("i,i->", np.square(weight), np.square(gain - mean))
+        return mean > np.sqrt(squares) / weight.sum()
 
     def prepared(self, data, members, request):
         """Return the rows, and this method, which knows their units."""
@@ -144,7 +155,7 @@ class DecayTrial(HingeMethod):
             try:
                 training.run(None, control.limit)
             except ValueError:  # the loss became infinite
-                return None, {}
+                return None, {"losses": None}
             raws.append(training.trainer.respond(source.subset(rows).table()))
             record |= training.record
         target = np.ascontiguousarray(training.target[rows])
