@@ -112,11 +112,12 @@ def estimate_cost(estimator, X, y, *, budget=20.0, random_state=0):
     The cost is predicted twice: by a power of the number of rows, with an exponent from 0 to 1.2
     (for memory, 1), and by a straight line. The result is the geometric mean of both, and the
     range contains both, and more if the largest sample is small. Early stopping makes times vary:
-    the number of rounds on few rows says little about that on many. Samples are fitted with the
-    numbers of bags, trees and directions that "auto" has for all rows, also in pipelines and
-    searches, or for the rows that are left if a search holds out a fold. From 5000 rows on, blends
-    compare their members on fewer folds, and from 20,000 rows on, boosting in a blend has one bag
-    instead of five, so fits of blends are often shorter than predicted.
+    the number of rounds on few rows says little about that on many. Hinge forests choose their
+    weight decay, which saves steps, more often on few rows. Samples are fitted with the numbers of
+    bags, trees and directions that "auto" has for all rows, also in pipelines and searches, or for
+    the rows that are left if a search holds out a fold. From 5000 rows on, blends compare their
+    members on fewer folds, and from 20,000 rows on, boosting in a blend has one bag instead of
+    five, so fits of blends are often shorter than predicted.
 
     Memory is traced by Python: it includes arrays of NumPy and of the kernels of this package, but
     not what other libraries allocate in C, nor what other processes need.
