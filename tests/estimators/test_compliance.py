@@ -43,7 +43,7 @@ CONFIGURATIONS = [
     {"init": "axis", "stable": True, "inference": "full", "max_depth": 4, "n_epochs": 3},
     {"refine": "nongreedy", "objective": "co2", "holdout": 0.0, "bootstrap": False},
     {"refine": STOPPED, "objective": None, "max_depth": 4, "bootstrap": True},
-    {"structure": "fern", "n_bags": 2, "optimizer": "adagrad", "max_iter": 2000},
+    {"structure": "fern", "n_bags": 4, "optimizer": "adagrad", "max_iter": 2000},
     {"n_directions": 10, "schedule": "plateau", "features": "identity", "max_iter": 1000},
     {"early_stopping": True, "l1": 1e-3, "max_depth": 4, "bootstrap": True, "max_iter": 300},
     {"routing": "soft", "max_leaf_nodes": 20, "max_features": None},

@@ -19,7 +19,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from skforest import ManifoldForestRegressor
 from skforest.table.training_set import TrainingSet
-from skforest.training import threads
+from skforest.training import threads, trials
 
 slow = pytest.mark.slow
 
@@ -40,7 +40,8 @@ def test_same_bits_for_every_number_of_threads(estimator, n_jobs):
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
-def test_same_bits_for_every_backend(estimator, backend):
+def test_same_bits_for_every_backend(estimator, backend, monkeypatch):
+    monkeypatch.setattr(trials, "IMPORTANCE_TREES", 50)  # as in other processes
     X, y = task(estimator)
     many = np.tile(X, (60, 1))
     one = clone(estimator).fit(X, y)
