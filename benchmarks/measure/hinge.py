@@ -192,21 +192,32 @@ def few_rows(options):
 
 def steps(options):
     """Numbers of steps, on a quarter of the training rows of all tables."""
+    for task, n, splits in _inner_splits(options):
+        factors = 1, *STEP_FACTORS
+        found = [_with_steps(task, split, seed, f) for seed, split in splits for f in factors]
+        found = np.log(found).reshape(-1, len(factors), 3).transpose(1, 2, 0)
+        for factor, other in zip(STEP_FACTORS, found[1:], strict=True):
+            loss, error, seconds = np.exp(np.mean(other - found[0], axis=1))
+            spread = np.std(other[1] - found[0, 1]) / np.sqrt(other.shape[1])
+            note = f"+- {spread:.3f}, {other.shape[1]} fits, fit time {seconds:.2f}"
+            note += "" if task == "regression" else f", log loss {loss:.3f}"
+            yield Row(f"steps/{task}-{n}-{factor}", [error], note)
+
+
+def _inner_splits(options):
+    """Yield each task, each number of rows, and pairs of a seed and an inner split of a table."""
     quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
     for task, names in groups.pick(options, comparison.TASKS, quick).items():
         for n in groups.pick(options, STEP_ROWS, STEP_ROWS[:1]):
-            found = []
-            for name in names:
-                for seed in groups.seeds(options):
-                    split = data.load_table(name, options.data, 0, 5000).inner(seed).head(n)
-                    found += [_with_steps(task, split, seed, f) for f in (1, *STEP_FACTORS)]
-            found = np.log(found).reshape(-1, 1 + len(STEP_FACTORS), 3).transpose(1, 2, 0)
-            for factor, other in zip(STEP_FACTORS, found[1:], strict=True):
-                loss, error, seconds = np.exp(np.mean(other - found[0], axis=1))
-                spread = np.std(other[1] - found[0, 1]) / np.sqrt(other.shape[1])
-                note = f"+- {spread:.3f}, {other.shape[1]} fits, fit time {seconds:.2f}"
-                note += "" if task == "regression" else f", log loss {loss:.3f}"
-                yield Row(f"steps/{task}-{n}-{factor}", [error], note)
+            yield (
+                task,
+                n,
+                (
+                    (seed, data.load_table(name, options.data, 0, 5000).inner(seed).head(n))
+                    for name in names
+                    for seed in groups.seeds(options)
+                ),
+            )
 
 
 def _with_steps(task, split, seed, factor):
@@ -220,23 +231,19 @@ def _with_steps(task, split, seed, factor):
 
 def decay(options):
     """The weight decay that is chosen, against none, on a quarter of the training rows."""
-    quick = {"classification": ["pima"], "regression": ["reg_airfoil"]}
-    for task, names in groups.pick(options, comparison.TASKS, quick).items():
-        for n in groups.pick(options, STEP_ROWS, STEP_ROWS[:1]):
-            found = []
-            for name in names:
-                for seed in groups.seeds(options):
-                    split = data.load_table(name, options.data, 0, 5000).inner(seed).head(n)
-                    for procedure in (WITHOUT_DECAY, None):
-                        own = {"random_state": seed, "procedure": procedure}
-                        found.append(_scores_and_time(task, split, **own))
-            ratios = np.diff(np.log(found).reshape(-1, 2, 3), axis=1)[:, 0]
-            loss, error, seconds = np.exp(ratios.mean(axis=0))
-            spread = ratios[:, 0].std() / np.sqrt(len(ratios))
-            largest = np.exp(ratios[:, 0].max())
-            note = f"+- {spread:.3f}, largest {largest:.2f}, {len(ratios)} fits, "
-            note += f"error {error:.3f}, fit time {seconds:.2f}"
-            yield Row(f"decay/{task}-{n}", [loss], note)
+    for task, n, splits in _inner_splits(options):
+        found = [
+            _scores_and_time(task, split, random_state=seed, procedure=procedure)
+            for seed, split in splits
+            for procedure in (WITHOUT_DECAY, None)
+        ]
+        ratios = np.diff(np.log(found).reshape(-1, 2, 3), axis=1)[:, 0]
+        loss, error, seconds = np.exp(ratios.mean(axis=0))
+        spread = ratios[:, 0].std() / np.sqrt(len(ratios))
+        largest = np.exp(ratios[:, 0].max())
+        note = f"+- {spread:.3f}, largest {largest:.2f}, {len(ratios)} fits, "
+        note += f"error {error:.3f}, fit time {seconds:.2f}"
+        yield Row(f"decay/{task}-{n}", [loss], note)
 
 
 def _scores_and_time(task, split, **parameters):

@@ -21,7 +21,7 @@ from ..training.threads import thread_count
 from .encoding import MemberPipeline
 
 BOOSTING = ObliqueBoostingClassifier, ObliqueBoostingRegressor
-# The weight decay that hinge forests choose gains nothing in blends, see docs/guide/blend.md.
+# In blends, a weight decay of hinge forests gains nothing, see docs/performance_details.md.
 _WITHOUT_DECAY = HingeProcedure(weight_decay=0.0)
 HINGE = tuple(
     partial(kind, procedure=_WITHOUT_DECAY)

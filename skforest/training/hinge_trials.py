@@ -17,8 +17,8 @@ from .hinge_bag import weight_of_trained
 from .method import train_members
 from .threads import local_threads
 
-# The constants were chosen by the losses of held-out training rows of 32 tables and of 100 other
-# ones. `python -m benchmarks.measure.hinge decay` shows the effect on the 32 tables.
+# The constants were chosen by the losses of held-out training rows of 32 tables, and of 86 other
+# tables. `python -m benchmarks.measure.hinge decay` shows the effect on the 32 tables.
 
 # Decays of a bag of 100 trees. Vectors of leaves have about 1 / (number of trees) of the size of a
 # prediction, so decays grow with this number. No step removes more than LARGEST_STEP of a vector.

@@ -128,8 +128,36 @@ def test_too_few_rows_groups_or_weights_have_none(monkeypatch):
     assert forest.weight_decay_ == 0
     quick(RandomHingeForestClassifier).partial_fit(X, labels, classes=[0, 1])
     made(RandomHingeForestRegressor, procedure=HingeProcedure.as_printed(), max_iter=10).fit(X, y)
-    with pytest.raises(AssertionError, match="a trial"):
-        forest.fit(X, y, groups=np.arange(120) % 3)
+    for rows, groups in ((120, np.arange(120) % 3), (100, None)):
+        with pytest.raises(AssertionError, match="a trial"):
+            forest.fit(X[:rows], y[:rows], groups=groups)
+
+
+@pytest.mark.parametrize(
+    "n, n_folds, n_used",
+    [(100, 3, 3), (1499, 3, 3), (1500, 3, 2), (3000, 3, 1), (6000, 3, 1), (6001, 4, 1)],
+)
+def test_how_many_rows_are_left_out(n, n_folds, n_used, monkeypatch):
+    """At least 1000, of folds of at most 2000 and a third of the rows."""
+    seen = []
+    monkeypatch.setattr(DecayTrial, "losses", lambda self, *_: seen.append(self))
+    X = np.random.default_rng(0).normal(size=(n, 1))
+    quick(RandomHingeForestRegressor, max_iter=1, n_bags=1).fit(X, X[:, 0])
+    assert (seen[0].data.n_folds, len(seen[0].members)) == (n_folds, n_used)
+    sizes = np.bincount(seen[0].data.fold)
+    assert sizes.max() <= 2000 and len(seen[0].weight) == sizes[:n_used].sum()
+    assert len(seen[0].weight) >= min(n, 1000)
+
+
+def test_weights_count_in_means_and_standard_errors():
+    trial = object.__new__(DecayTrial)
+    trial.weight = np.array([3.0, 1.0, 4.0, 2.0])
+    losses = np.array([1.0, 2.0, 3.0, 4.0])
+    assert trial.mean(losses) == 2.5 and trial.mean(losses[:2]) == 1.25
+    gain = losses - 2.5
+    error = np.sqrt((trial.weight**2 * gain**2).sum()) / 10
+    assert trial.is_clearly_less(losses - gain, losses + 1.01 * error)
+    assert not trial.is_clearly_less(losses - gain, losses + 0.99 * error)
 
 
 def test_bags_of_a_warm_start_have_the_same_decay():
@@ -208,11 +236,12 @@ def test_the_loss_of_all_bags_follows_from_those_of_one_and_two(
     monkeypatch.setattr(HingeMethod, "training", recorded)
     monkeypatch.setattr(DecayTrial, "losses", of_rows)
     X, y, labels = noise(150)
+    weight = np.random.default_rng(0).exponential(size=150) ** 2
     if calibrate is None:
-        quick(RandomHingeForestRegressor, max_iter=200, n_bags=n_bags).fit(X, y)
+        quick(RandomHingeForestRegressor, max_iter=200, n_bags=n_bags).fit(X, y, weight)
     else:
         own = {"calibrate": calibrate, "max_iter": 200, "n_bags": n_bags}
-        quick(RandomHingeForestClassifier, **own).fit(X, labels)
+        quick(RandomHingeForestClassifier, **own).fit(X, labels, weight)
     n, expected = min(n_bags, 2), []
     assert len(bags) == 2 * n  # of one fold and two decays
     data, last = bags[-1]
@@ -226,7 +255,8 @@ def test_the_loss_of_all_bags_follows_from_those_of_one_and_two(
             for raws in (pair, [np.mean(pair, axis=0)])
         )
         expected.append(one if n == 1 else one + share * (both - one))
-    np.testing.assert_allclose(losses[1], min(expected, key=np.mean), rtol=1e-6)
+    means = [np.average(one, weights=data.left_out_weight[rows]) for one in expected]
+    np.testing.assert_allclose(losses[1], expected[np.argmin(means)], rtol=1e-6)
 
 
 def test_without_time_there_is_no_trial():
