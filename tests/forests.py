@@ -304,6 +304,7 @@ def grow_boosted(
     monotonic=None,
     feature_shape=None,
     mix=None,
+    searched=None,
 ):
     """A boosted tree: its arrays, the leaf number of every row, and the cuts of every feature.
 
@@ -311,6 +312,7 @@ def grow_boosted(
 
     `derivative` has the gradients and the curvature of all rows; `rows` are the sample, all by
     default. With `mix`, which projects the gradients, it has as many curvatures as gradients.
+    `searched` says which features may split a node alone; None: all.
     """
     X = np.ascontiguousarray(X, dtype=np.float32)
     n_features = X.shape[1]
@@ -337,10 +339,11 @@ def grow_boosted(
     grower.start(
         *(np.ascontiguousarray(part, np.float32) for part in (gradient, curvature)),
         mix,
-        rows.astype(np.int32),
-        np.setdiff1d(np.arange(len(X)), rows).astype(np.int32),
         np.cumsum(np.ones(n_features)),
         seed,
+        rows.astype(np.int32),
+        np.setdiff1d(np.arange(len(X)), rows).astype(np.int32),
+        np.ones(n_features, np.uint8) if searched is None else np.asarray(searched, np.uint8),
     )
     grower.write_bins(0, len(X))
     while not grower.is_done():

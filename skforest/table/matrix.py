@@ -6,6 +6,8 @@ import tempfile
 import numpy as np
 from scipy import sparse
 
+from .._kernels.base.outliers import write_usual_ends
+
 BLOCK = 4096  # rows converted at once
 DENSE_BLOCK = 2**23  # entries of a sparse matrix made dense at once
 CACHED = 2**17  # numbers in float64 that fit into the cache
@@ -235,26 +237,23 @@ def usual_range(X, weight, whole):
         Values between distinct outliers: rising from above `high`, and falling from below `low`.
         They equal `high` or `low` if there are no outliers.
     """
-    low, high = (np.array(end, dtype=np.float64) for end in whole)
+    weight, ends = np.asarray(weight, dtype=np.float64), np.stack(whole, axis=1).astype(np.float64)
+    has_zeros = np.zeros(X.shape[1], dtype=bool)
     if sparse.issparse(X):
         X = X.tocsc()
         has_zeros = np.diff(X.indptr) < X.shape[0]  # zeros are not stored, and cannot be moved
     elif is_mapped(X):
         X = _by_columns(X)
-    outliers = {}
-    n_columns = max(1, RANKED // X.shape[0])
+    n_columns = max(1, RANKED * X.shape[1] // max(X.size, 1))
     for start in range(0, X.shape[1], n_columns):
-        block = X[:, start : start + n_columns]
-        for j, (values, own_weight) in enumerate(_columns(block, weight), start):
-            if not len(values):
-                continue
-            low[j], high[j] = _usual_ends(values, own_weight)
-            if sparse.issparse(X) and has_zeros[j]:
-                low[j], high[j] = min(low[j], 0), max(high[j], 0)
-            if low[j] > whole[0][j] or high[j] < whole[1][j]:
-                outliers[j] = values[(values < low[j]) | (values > high[j])]
+        part = slice(start, start + n_columns)
+        rising = (_rising_sparse if sparse.issparse(X) else _rising)(X[:, part], weight)
+        write_usual_ends(*rising, ends[part], RARE, FENCE, APART, FAR, MIN_WIDTH)
+    low, high = ends.T.copy()
+    low[has_zeros], high[has_zeros] = np.minimum(low, 0)[has_zeros], np.maximum(high, 0)[has_zeros]
     knots = np.repeat(np.stack([high, low], axis=1)[:, :, None], N_KNOTS, axis=2)
-    for j, values in outliers.items():
+    for j in np.flatnonzero((low > whole[0]) | (high < whole[1])):
+        values = X.data[X.indptr[j] : X.indptr[j + 1]] if sparse.issparse(X) else X[:, j]
         for side, beyond in enumerate((values[values > high[j]], values[values < low[j]])):
             distinct = np.unique(np.append(beyond, knots[j, side, 0]).astype(np.float64))
             distinct = distinct[:: 1 - 2 * side]
@@ -284,95 +283,44 @@ def _by_columns(X):
     return copy.T
 
 
-def _columns(X, weight):
-    """Yield `_in_order` of the known values of each column."""
-    if sparse.issparse(X):
-        for start, end in zip(X.indptr[:-1], X.indptr[1:]):
-            values, own = X.data[start:end], weight[X.indices[start:end]]
-            if len(values) < X.shape[0]:  # entries that are not stored count as one zero
-                values, own = np.append(values, 0), np.append(own, weight.sum() - own.sum())
-            yield _in_order(values, own)
-        return
+def _rising(X, weight):
+    """Return the rising known values of each column, one after the other, float64.
+
+    Also, the weights of the values, or None if all are equal, and the starts of the columns.
+    """
     is_even = weight.min() == weight.max()
-    for values in np.ascontiguousarray(X.T):
-        if X.dtype == np.uint8:
-            count = np.bincount(values)
-            distinct = np.flatnonzero(count)
-            own = count if is_even else np.bincount(values, weight)
-            yield distinct.astype(np.float64), np.cumsum(own[distinct], dtype=np.float64)
-            continue
+    if X.dtype == np.uint8:  # equal values are one
+        own = None if is_even else np.broadcast_to(weight, X.shape[::-1]).ravel()
+        code = (X.T + 256 * np.arange(X.shape[1])[:, None]).ravel()
+        count = np.bincount(code, own, 256 * X.shape[1])
+        found = np.flatnonzero(count)
+        start = np.searchsorted(found, 256 * np.arange(X.shape[1] + 1))
+        return (found % 256).astype(np.float64), count[found].astype(np.float64), start
+    values = np.ascontiguousarray(X.T)
+    if is_even:
+        values, weight = np.sort(values, axis=1), None
+    else:
+        order = np.argsort(values, axis=1, kind="stable")
+        values, weight = np.take_along_axis(values, order, axis=1), weight[order].ravel()
+    start = np.arange(X.shape[1] + 1) * X.shape[0]
+    if has_nan(values):
         known = ~np.isnan(values)
-        yield _in_order(*((values, weight) if known.all() else (values[known], weight[known])))
+        start = np.append(0, np.cumsum(known.sum(axis=1)))
+        values, weight = values[known], None if weight is None else weight[known.ravel()]
+    return values.ravel().astype(np.float64), weight, start
 
 
-def _in_order(values, weight):
-    """Return the rising values of a column and the total weight up to each, float64.
-
-    If all weights are equal, they count as 1.
-    """
-    if not len(values) or weight.min() == weight.max():
-        return np.sort(values).astype(np.float64), np.arange(1.0, len(values) + 1)
-    order = np.argsort(values, kind="stable")
-    return values[order].astype(np.float64), np.cumsum(weight[order])
-
-
-def _usual_ends(values, total):
-    """Return the ends of the range without outliers, which `RARE` and `FENCE` define.
-
-    `values` and `total` are those of `_in_order`. Values far from all others, such as a code of
-    -999, are outliers even if they are not rare, see `APART`; so is an extreme value that at least
-    the share `RARE` of the rows has. If at least half of the values are equal, quantiles are
-    computed from the other values, and the range between them includes that value.
-    """
-    whole = values[0], values[-1]
-    for end in whole:
-        others = _without(values, total, end)
-        if total[-1] - others[1][-1:].sum() >= RARE * total[-1] and len(others[0]):
-            low, high = _quantiles(*others, [0.25])[0]
-            if max(low - end, end - high) > APART * (high - low) > 0:
-                values, total = others
-    (first, last), (low, high) = _quantiles(values, total, [RARE, 0.25])
-    if low == high:
-        others, common = _without(values, total, low), low
-        if others[1][-1:].any():
-            own = _quantiles(*others, [RARE, 0.25])
-            (first, last), (low, high) = ((min(common, a), max(common, b)) for a, b in own)
-    with np.errstate(over="ignore"):
-        near, far = FENCE * (high - low), APART * (high - low)
-        below, above = np.searchsorted(values, [low - far, low - near])
-        first = first if below < above else low - near
-        below, above = np.searchsorted(values, [high + near, high + far], "right")
-        last = last if below < above else high + near
-        # Where more values than rare ones are beyond a fence, the tail is a part of the column.
-        factor = FAR if first >= low - near and last <= high + near else 2 * FAR
-        start = np.searchsorted(values, min(first, low - near))
-        stop = np.searchsorted(values, max(last, high + near), "right")
-        low, high = values[start], values[stop - 1]
-        is_far = factor * (high - low) < whole[1] - whole[0]
-    return (low, high) if is_far and high - low >= MIN_WIDTH else whole
-
-
-def _without(values, total, value):
-    """Return `values` and `total`, see `_in_order`, of the others than `value`."""
-    start, stop = np.searchsorted(values, value), np.searchsorted(values, value, "right")
-    if stop == len(values):
-        return values[:start], total[:start]
-    before = total[:start]
-    after = total[stop:] - (total[stop - 1] - before[-1:].sum())
-    if start == 0:
-        return values[stop:], after
-    return np.append(values[:start], values[stop:]), np.append(before, after)
-
-
-def _quantiles(values, total, shares):
-    """Return the lower and upper quantile for each share of the weight: (n_shares, 2).
-
-    Shares are compared up to rounding, so that the order in which weights are added has no effect.
-    """
-    sought = np.array(shares) * (1 - 1e-9) * total[-1]
-    below = np.searchsorted(total, sought)
-    above = np.searchsorted(total, total[-1] - sought, "right")
-    return values[np.minimum(np.stack([below, above], axis=1), len(values) - 1)]
+def _rising_sparse(X, weight):
+    """As `_rising`, for a CSC matrix: entries that are not stored count as one zero."""
+    n_stored, own = np.diff(X.indptr), weight[X.indices]
+    column = np.repeat(np.arange(X.shape[1]), n_stored)
+    others = np.flatnonzero(n_stored < X.shape[0])
+    of_others = weight.sum() - np.bincount(column, own, X.shape[1])[others]
+    column = np.append(column, others)
+    values = np.append(X.data, np.zeros(len(others))).astype(np.float64)
+    order = np.lexsort([values, column])
+    start = np.append(0, np.cumsum(np.bincount(column, minlength=X.shape[1])))
+    return values[order], np.append(own, of_others)[order], start
 
 
 def limited(Z, low, high, tail, knots, column=None):

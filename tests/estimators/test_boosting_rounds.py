@@ -21,6 +21,7 @@ import skforest
 from skforest import ObliqueBoostingClassifier, ObliqueBoostingRegressor
 from skforest.training import boosting_rounds as training_module
 from skforest.training.boosting import BoostingMethod
+from skforest.training.boosting_rounds import BoostingTraining
 from skforest.training.early_stopping import balanced_folds, draw_held_out
 from skforest.training.threads import Control
 
@@ -120,6 +121,34 @@ def test_features_are_drawn_by_the_gains_of_their_splits(monkeypatch):
     np.testing.assert_allclose(training.importance, expected, rtol=1e-6)
     chance = training._feature_chances()
     np.testing.assert_allclose(chance, 1 / 6 + expected / expected.sum(), rtol=1e-6)
+
+
+def test_trees_of_many_features_search_some_that_are_drawn_by_their_gains(monkeypatch):
+    """Of 300 features, 165: those with gains in nearly all trees, the others in about half."""
+    searched, start = [], BoostingTraining._searched
+
+    def recorded(self, chance, seed):
+        searched.append(start(self, chance, seed).astype(bool))
+        gain = self.importance / max(self.importance.sum(), 1e-300)
+        np.testing.assert_allclose(chance, 1 / 300 + gain)
+        return searched[-1].astype(np.uint8)
+
+    monkeypatch.setattr(BoostingTraining, "_searched", recorded)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 300))
+    y = X[:, :3].sum(axis=1)
+    given = {"n_directions": 0, "n_bags": 1, "early_stopping": False, "linear_start": None}
+    model = ObliqueBoostingRegressor(60, random_state=0, **given).fit(X, y)
+    assert {one.sum() for one in searched} == {128 + 300 // 8}
+    share = np.mean(searched, axis=0)
+    assert (share[:3] > 0.8).all() and 0.45 < share[3:].mean() < 0.6
+    assert (share > 0).all() and (share[3:] < 0.9).all()
+    for tree, own in zip(model.forest_, searched):
+        assert own[tree.direction].all()
+    # One feature less than are searched: no draw.
+    searched.clear()
+    clone(model).fit(X[:, :146], y)
+    assert all(one.all() for one in searched)
 
 
 def test_folds_have_about_the_same_targets():

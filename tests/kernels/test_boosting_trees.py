@@ -75,6 +75,24 @@ def test_splits_have_the_largest_gain_of_the_node(n_outputs, seed):
     check_tree(X, derivative, rows, 0, min_leaf, seed % 2**31, max_bins=4)
 
 
+def test_only_searched_features_split_nodes_alone():
+    """As without the other features; mixtures use these, too."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8)).astype(np.float32)
+    derivative = np.column_stack([X @ rng.normal(size=8), np.ones(300)])
+    searched = np.array([0, 1, 0, 1, 1, 0, 0, 1])
+    own = np.flatnonzero(searched)
+    tree, leaf, _ = grow_boosted(X, derivative, searched=searched)
+    few, few_leaf, _ = grow_boosted(X[:, own], derivative)
+    np.testing.assert_array_equal(leaf, few_leaf)
+    np.testing.assert_array_equal(tree["direction"], own[few["direction"]])
+    for name in ("child", "threshold", "gain"):
+        np.testing.assert_array_equal(tree[name], few[name])
+    oblique, *_ = grow_boosted(X, derivative, searched=searched, n_directions=20, max_depth=5)
+    alone = oblique["direction"][oblique["direction"] < 8]
+    assert set(alone) <= set(own) and set(oblique["sparse_feature"]) == set(range(8))
+
+
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 5])
 @pytest.mark.parametrize("curvature", [1.0, 0.5])  # the count of the rows if all are 1
 @pytest.mark.parametrize("place", [0, 127, 253])

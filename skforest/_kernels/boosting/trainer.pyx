@@ -159,14 +159,14 @@ cdef class TreeGrower:
     # --------------------------------------------------------------------------- starting a tree
 
     def start(
-        self, const float[:, ::1] gradient, const float[:, ::1] curvature, mix,
-        const int32_t[::1] rows, const int32_t[::1] out_rows, chance, seed
+        self, const float[:, ::1] gradient, const float[:, ::1] curvature, mix, chance, seed,
+        const int32_t[::1] rows, const int32_t[::1] out_rows, const uint8_t[::1] is_searched
     ):
         """Start a tree.
 
-        gradient, curvature : (n_rows, n_outputs), the mean curvature counts; mix : (n_outputs,
-        n_search), projects the gradients for the search, or None; rows, out_rows : the sample and
-        all other rows, ascending; chance : float64, cumulative chances of features, by group.
+        gradient, curvature : (n_rows, n_outputs), the mean curvature counts; mix : None, or how
+        gradients are searched, (n_outputs, n_search); chance : cumulative chances of features, by
+        group; rows, out_rows : the sample and all others, ascending; is_searched : of features.
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
@@ -183,7 +183,7 @@ cdef class TreeGrower:
                 n_cuts = self.cut_start[column + 1] - self.cut_start[column]
             else:
                 n_cuts = self.directions.n_cuts[column - self.n_features]
-            if column < self.n_features or n_cuts > 0:
+            if is_searched[column] if column < self.n_features else n_cuts > 0:
                 self.columns[c], self.bin_start[c + 1] = column, self.bin_start[c] + n_cuts + 1
                 c += 1
         self.n_columns = c
