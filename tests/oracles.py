@@ -41,7 +41,8 @@ def box_entries(corner, size, shape, wrap, unordered, bits=()):
         at = [first[axis] + i for i in range(size[axis])]
         assert wrap[axis] or max(at) < length, "the box leaves the array"
         along.append([i % length for i in at])
-    return [int(np.ravel_multi_index(index, shape)) for index in itertools.product(*along)]
+    index = np.ix_(*(np.array(one, dtype=int) for one in along))
+    return np.ravel_multi_index(index, shape).ravel().tolist()
 
 
 def box_weights(corner, other, size, shape, wrap, unordered, bits=()):

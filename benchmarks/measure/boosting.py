@@ -9,6 +9,7 @@
     python -m benchmarks.measure.boosting few-directions [--rounds N] [--quick]
     python -m benchmarks.measure.boosting classes [--rounds N] [--quick]
     python -m benchmarks.measure.boosting rate [--rounds N] [--quick]
+    python -m benchmarks.measure.boosting wide [--rounds N] [--quick]
     python -m benchmarks.measure.boosting boxes [--rounds N] [--n-jobs N] [--quick]
 
 ``scale`` fits 50 rounds on 10^6 rows of 50 normal features, as LightGBM does, each in a process of
@@ -21,7 +22,9 @@ numbers of directions, on splits of all training rows of its tables with many ro
 ``few-directions`` does so in regression, as ``linear-start`` does. ``classes``
 fits models by default on 10^5 rows of 30 features with four classes, and LightGBM with 300 rounds;
 times are processor seconds of one thread. ``rate`` learning rates, on splits of at most 2000
-training rows of its tables of several classes. A round is another split. ``boxes`` compares models
+training rows of its tables of several classes. ``wide`` compares trees that search some of many
+features with trees that search all, on splits of at most 1000 training rows of tables and images,
+and on simulated ones. A round is another split. ``boxes`` compares models
 with and without `feature_shape`, and manifold forests, by their test errors on images and signals;
 a round is another seed and draws other training rows.
 """
@@ -41,8 +44,10 @@ from benchmarks.lib import cells, comparison, data, groups
 from benchmarks.lib.groups import pick
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import interleave, mean_sd, ratios, seconds
+from skforest.training import boosting_rounds
 
 N_ROUNDS = 50
+SEARCHED = boosting_rounds.SEARCHED
 SIZES = 300, 1000, 5000  # rows, of which inner splits have three quarters
 STARTS = "auto", 1.0, 30.0, 100.0
 DEPTHS = "auto", 6, 8
@@ -60,6 +65,8 @@ CLASSES = (  # tables with four classes and more
     "vowel",
     "wine_quality_white_cls",
 )
+# With more than 146 features, which are searched at most; "simulated" has 1000.
+WIDE = "arrhythmia", "mfeat_factors", "madelon", "usps", "mnist", "simulated"
 BOX_MODELS = "boosting", "boosting, boxes", "manifold forest, boxes"
 BOX_ROWS = 4000  # that train, at most
 MEASURES = {
@@ -107,6 +114,12 @@ MEASURES = {
             f"error with learning_rate={rate} over that with 0.1, several classes", "x", more=False
         )
         for rate in RATES
+    },
+    **{
+        f"wide/{name}": Measure(
+            f"error with some features per tree over that with all, {name}", "x", more=False
+        )
+        for name in WIDE
     },
     **{
         f"boxes/{name}/{model}": Measure(f"test error, {model}, {name}", "%", more=False)
@@ -315,6 +328,32 @@ def rate(options):
     yield from _ratios([f"rate/{rate}" for rate in RATES], found)
 
 
+def wide(options):
+    """Errors of models whose trees search some of many features, over those that search all."""
+    for name in pick(options, WIDE, ["arrhythmia"]):
+        found = []
+        for seed in range(options.rounds or 1):
+            split = _wide(name, options).inner(seed).head(1000)
+            own = []
+            for most in (10**9, SEARCHED):
+                boosting_rounds.SEARCHED = most
+                model = skforest.ObliqueBoostingClassifier(random_state=seed)
+                own.append(_error_and_time(model, split))
+            found.append(own)
+        yield from _ratios([f"wide/{name}"], found)
+
+
+def _wide(name, options):
+    """Rows of a table, of images, or of 1000 normal features, of which 20 make two classes."""
+    if name != "simulated":
+        table = name in comparison.TASKS["classification"]
+        return data.load_table(name, options.data) if table else groups.load(name, options)
+    random = np.random.default_rng(0)
+    X = random.standard_normal((4000, 1000), dtype=np.float32)
+    y = X[:, :20] @ random.standard_normal(20) + random.standard_normal(4000) > 0
+    return data.Split(X, y.astype(int), X, y)
+
+
 def boxes(options):
     """Test errors on images and signals, with and without `feature_shape`."""
     for name in pick(options, data.SHAPES, ["usps"]):
@@ -385,6 +424,7 @@ GROUPS = (
     few_directions,
     classes,
     rate,
+    wide,
     boxes,
 )
 NOTED = partial(cells.noted, script="measure.boosting")
@@ -393,6 +433,7 @@ TABLES = {
     "boosting_start": start_table,
     "boosting_depth": partial(NOTED, groups=(depth, directions, few_directions)),
     "boosting_rate": partial(NOTED, groups=(rate,)),
+    "boosting_wide": partial(NOTED, groups=(wide,)),
     "boosting_boxes": boxes_table,
 }
 

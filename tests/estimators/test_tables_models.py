@@ -461,10 +461,14 @@ USES = {
     "counterfactual": lambda m, q, y: (
         skforest.counterfactual(m, q[0], q, (y[0] + 1, 9)).prediction
     ),
-    "distil": lambda m, q, y: skforest.distil(m, q, n_estimators=9, random_state=0).predict(q),
-    "leaderboard": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])["r2"],
-    "estimate_cost forest blend": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
-    "describe": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
+    "distil named blend": lambda m, q, y: skforest.distil(
+        m, q, n_estimators=9, random_state=0
+    ).predict(q),
+    "leaderboard named blend": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])[
+        "r2"
+    ],
+    "estimate_cost blend": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
+    "describe named others": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
     "EffectDisplay": lambda m, q, y: EffectDisplay.from_estimator(m, q, [0]).effects[0].average,
     "PartitionDisplay": lambda m, q, y: (
         PartitionDisplay.from_estimator(m, q, features=[2, 3], grid_resolution=5).response

@@ -2,12 +2,18 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from makers import fixed
 from scipy import sparse
 from skforest._kernels.base.row_reader import RowMap
 
 import skforest
 from skforest.table.feature_map import FeatureMap
 from skforest.table.matrix import (
+    APART,
+    FAR,
+    FENCE,
     N_KNOTS,
     RARE,
     limited,
@@ -46,6 +52,85 @@ def columns_with_outliers(n=1000, seed=0):
     }
     X = np.stack([values for values, _ in columns.values()], axis=1)
     return X, np.array([clips for _, clips in columns.values()]), list(columns)
+
+
+def usual_ends(values, weight):
+    """`usual_range` of the known values of a column, by definition: float, float."""
+    order = np.argsort(values, kind="stable")
+    values, weight = values[order], weight[order]
+    whole = values[0], values[-1]
+
+    def ends(share):
+        """Lower and upper quantile of a share of the weight."""
+        total, sought = np.cumsum(weight), share * (1 - 1e-9) * weight.sum()
+        below = np.argmax(total >= sought)
+        above = np.argmax(total > total[-1] - sought)
+        return values[below], values[above]
+
+    for end in whole:
+        is_end = values == end
+        if weight[is_end].sum() < RARE * weight.sum() or is_end.all():
+            continue
+        before = values, weight
+        values, weight = values[~is_end], weight[~is_end]
+        low, high = ends(0.25)
+        if not max(low - end, end - high) > APART * (high - low) > 0:
+            values, weight = before
+    before = values, weight
+    (first, last), (low, high) = ends(RARE), ends(0.25)
+    if low == high and (values != low).any():
+        common, is_other = low, values != low
+        values, weight = values[is_other], weight[is_other]
+        (first, last), (low, high) = (
+            (min(common, a), max(common, b)) for a, b in (ends(RARE), ends(0.25))
+        )
+        values, weight = before
+    near, far = FENCE * (high - low), APART * (high - low)
+    if not ((low - far <= values) & (values < low - near)).any():
+        first = low - near
+    if not ((high + near < values) & (values <= high + far)).any():
+        last = high + near
+    factor = FAR if first >= low - near and last <= high + near else 2 * FAR
+    usual = values[(values >= min(first, low - near)) & (values <= max(last, high + near))]
+    is_long = factor * (usual[-1] - usual[0]) < whole[1] - whole[0]
+    return (usual[0], usual[-1]) if is_long and usual[-1] > usual[0] else whole
+
+
+@pytest.mark.parametrize("form", ["float64", "float32", "uint8", "sparse"])
+@given(st.integers(0, 2**32 - 1))
+@fixed
+def test_usual_ranges_are_as_defined(form, seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([1, 2, 3, 5, 10, 30, 100, 300]))
+    normal, share = rng.normal(size=n), rng.random(5)
+    columns = [
+        normal,
+        rng.standard_cauchy(n),
+        np.where(rng.random(n) < share[0], -999, normal),
+        rng.poisson(3 * share[1], n),
+        np.where(rng.random(n) < share[2], 0, normal + 5),
+        np.exp(3 * normal),
+        np.where(rng.random(n) < 0.1, np.nan, normal),
+        np.where(rng.random(n) < share[3], -999, np.where(rng.random(n) < share[4], 1e6, normal)),
+        rng.integers(0, 4, n) ** 9.0,
+    ]
+    X = np.stack(columns, axis=1)
+    weight = [np.ones(n), rng.integers(1, 4, n) / 4, rng.random(n) + 0.01][rng.integers(3)]
+    if form == "uint8":
+        X = np.clip(np.abs(np.nan_to_num(X)), 0, 255)
+    elif form == "sparse":
+        X = np.where(rng.random(X.shape) < rng.random(), 0, np.nan_to_num(X))
+    X = X.astype("float64" if form == "sparse" else form)
+    given_X = sparse.csr_matrix(X) if form == "sparse" else X
+    low, high, _ = usual_range(given_X, weight, value_range(given_X))
+    for j, column in enumerate(X.T.astype(float)):
+        known = ~np.isnan(column)
+        if not known.any():
+            continue
+        expected = usual_ends(column[known], weight[known])
+        if form == "sparse" and (column == 0).any():  # zeros cannot be moved
+            expected = min(expected[0], 0), max(expected[1], 0)
+        assert (low[j], high[j]) == expected
 
 
 def test_outliers_are_outside_of_the_usual_range():
