@@ -23,8 +23,8 @@ numbers of directions, on splits of all training rows of its tables with many ro
 fits models by default on 10^5 rows of 30 features with four classes, and LightGBM with 300 rounds;
 times are processor seconds of one thread. ``rate`` learning rates, on splits of at most 2000
 training rows of its tables of several classes. ``wide`` compares trees that search some of many
-features with trees that search all, on splits of at most 1000 training rows of tables and images,
-and on simulated ones. A round is another split. ``boxes`` compares models
+features with trees that search all, on splits of at most 1000 training rows of data sets, and on
+simulated ones. A round is another split. ``boxes`` compares models
 with and without `feature_shape`, and manifold forests, by their test errors on images and signals;
 a round is another seed and draws other training rows.
 """
@@ -65,8 +65,7 @@ CLASSES = (  # tables with four classes and more
     "vowel",
     "wine_quality_white_cls",
 )
-# With more than 146 features, which are searched at most; "simulated" has 1000.
-WIDE = "arrhythmia", "mfeat_factors", "madelon", "usps", "mnist", "simulated"
+WIDE = "madelon", "mnist", "simulated"
 BOX_MODELS = "boosting", "boosting, boxes", "manifold forest, boxes"
 BOX_ROWS = 4000  # that train, at most
 MEASURES = {
@@ -330,7 +329,7 @@ def rate(options):
 
 def wide(options):
     """Errors of models whose trees search some of many features, over those that search all."""
-    for name in pick(options, WIDE, ["arrhythmia"]):
+    for name in pick(options, WIDE, ["madelon"]):
         found = []
         for seed in range(options.rounds or 1):
             split = _wide(name, options).inner(seed).head(1000)
@@ -344,10 +343,9 @@ def wide(options):
 
 
 def _wide(name, options):
-    """Rows of a table, of images, or of 1000 normal features, of which 20 make two classes."""
+    """Rows of a data set, or of 1000 normal features, of which 20 make two classes."""
     if name != "simulated":
-        table = name in comparison.TASKS["classification"]
-        return data.load_table(name, options.data) if table else groups.load(name, options)
+        return groups.load(name, options)
     random = np.random.default_rng(0)
     X = random.standard_normal((4000, 1000), dtype=np.float32)
     y = X[:, :20] @ random.standard_normal(20) + random.standard_normal(4000) > 0
