@@ -24,7 +24,7 @@ fits models by default on 10^5 rows of 30 features with four classes, and LightG
 times are processor seconds of one thread. ``rate`` learning rates, on splits of at most 2000
 training rows of its tables of several classes. ``wide`` compares trees that search some of many
 features with trees that search all, on splits of at most 1000 training rows of data sets, and on
-simulated ones. A round is another split. ``boxes`` compares models
+simulated ones; five bags by default are compared in time with LightGBM. A round is another split. ``boxes`` compares models
 with and without `feature_shape`, and manifold forests, by their test errors on images and signals;
 a round is another seed and draws other training rows.
 """
@@ -120,6 +120,7 @@ MEASURES = {
         )
         for name in WIDE
     },
+    "wide/time": Measure("fit of 200 rows of 5000 features, over LightGBM", "x", more=False),
     **{
         f"boxes/{name}/{model}": Measure(f"test error, {model}, {name}", "%", more=False)
         for name in data.SHAPES
@@ -340,6 +341,22 @@ def wide(options):
                 own.append(_error_and_time(model, split))
             found.append(own)
         yield from _ratios([f"wide/{name}"], found)
+    import lightgbm
+
+    random = np.random.default_rng(0)
+    X = random.standard_normal(pick(options, (200, 5000), (100, 400)), dtype=np.float32)
+    given = X, (X[:, :20] @ random.standard_normal(20) > 0).astype(int)
+    models = (
+        skforest.ObliqueBoostingClassifier(random_state=0),
+        lightgbm.LGBMClassifier(verbose=-1),
+    )
+    fits = {
+        name: lambda _, model=model: seconds(model.set_params(n_jobs=1).fit, *given)
+        for name, model in zip(("skforest", "LightGBM"), models)
+    }
+    times = interleave(fits, options.rounds or 1, warm_up=False)
+    note = ", ".join(f"{name} {statistics.median(found):.1f} s" for name, found in times.items())
+    yield Row("wide/time", ratios(times["skforest"], times["LightGBM"]), note)
 
 
 def _wide(name, options):
