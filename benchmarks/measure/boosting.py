@@ -24,9 +24,9 @@ fits models by default on 10^5 rows of 30 features with four classes, and LightG
 times are processor seconds of one thread. ``rate`` learning rates, on splits of at most 2000
 training rows of its tables of several classes. ``wide`` compares trees that search some of many
 features with trees that search all, on splits of at most 1000 training rows of data sets, and on
-simulated ones; five bags by default are compared in time with LightGBM. A round is another split. ``boxes`` compares models
-with and without `feature_shape`, and manifold forests, by their test errors on images and signals;
-a round is another seed and draws other training rows.
+simulated ones; five bags by default are compared in time with LightGBM. A round is another split.
+``boxes`` compares models with and without `feature_shape`, and manifold forests, by their test
+errors on images and signals; a round is another seed and draws other training rows.
 """
 
 import multiprocessing
