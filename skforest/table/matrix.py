@@ -11,7 +11,7 @@ from .._kernels.base.outliers import write_usual_ends
 BLOCK = 4096  # rows converted at once
 DENSE_BLOCK = 2**23  # entries of a sparse matrix made dense at once
 CACHED = 2**17  # numbers in float64 that fit into the cache
-RANKED = 2**22  # entries of whole columns copied at once
+RANKED = 2**20  # entries of whole columns sorted at once
 MIN_MAPPED = 2**26  # bytes; larger copies of memory-mapped rows are memory-mapped files
 BYTE_FEATURES = 2**24 // 255  # sums of so many bytes are exact in float32
 # Scaled values are clipped to this limit, so that their products with weights stay within float32:
@@ -307,7 +307,7 @@ def _rising(X, weight):
         known = ~np.isnan(values)
         start = np.append(0, np.cumsum(known.sum(axis=1)))
         values, weight = values[known], None if weight is None else weight[known.ravel()]
-    return values.ravel().astype(np.float64), weight, start
+    return values.ravel().astype(np.float64, copy=False), weight, start
 
 
 def _rising_sparse(X, weight):
