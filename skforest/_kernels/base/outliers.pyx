@@ -143,24 +143,21 @@ cdef void find_ends(
     cdef double first, last, low, high, other_first, other_last, other_low, other_high
     cdef double near, distance, factor
     cdef int64_t side, start, stop
-    cdef double* free = memory + 2 * n_most
     cdef Column others
+    # Without its largest value, a column is a part of itself, which needs no memory.
     for side in range(2):
         first = largest if side else smallest
         others = without(
-            &column, first, limits.rare * column.total[column.n - 1],
-            memory + 2 * side * n_most, n_most
+            &column, first, limits.rare * column.total[column.n - 1], memory, n_most
         )
         if others.n > 0:
             quantiles(&others, 0.25, &low, &high)
             if max(low - first, first - high) > limits.apart * (high - low) > 0:
                 column = others
-    if column.value == free:
-        free = memory
     quantiles(&column, limits.rare, &first, &last)
     quantiles(&column, 0.25, &low, &high)
     if low == high:
-        others = without(&column, low, 0, free, n_most)
+        others = without(&column, low, 0, memory + 2 * n_most, n_most)
         if others.n > 0 and others.total[others.n - 1] != 0:
             quantiles(&others, limits.rare, &other_first, &other_last)
             quantiles(&others, 0.25, &other_low, &other_high)
