@@ -284,18 +284,18 @@ def _by_columns(X):
 
 
 def _rising(X, weight):
-    """Return the rising known values of each column, one after the other, float64.
+    """Return the arguments of `write_usual_ends`: sorted values, weights, starts of columns.
 
-    Also, the weights of the values, or None if all are equal, and the starts of the columns.
+    NaN is left out. The weights are None if all are equal.
     """
     is_even = weight.min() == weight.max()
     if X.dtype == np.uint8:  # equal values are one
-        own = None if is_even else np.broadcast_to(weight, X.shape[::-1]).ravel()
+        of_entry = None if is_even else np.broadcast_to(weight, X.shape[::-1]).ravel()
         code = (X.T + 256 * np.arange(X.shape[1])[:, None]).ravel()
-        count = np.bincount(code, own, 256 * X.shape[1])
-        found = np.flatnonzero(count)
-        start = np.searchsorted(found, 256 * np.arange(X.shape[1] + 1))
-        return (found % 256).astype(np.float64), count[found].astype(np.float64), start
+        total = np.bincount(code, of_entry, 256 * X.shape[1])
+        present = np.flatnonzero(total)
+        start = np.searchsorted(present, 256 * np.arange(X.shape[1] + 1))
+        return (present % 256).astype(np.float64), total[present].astype(np.float64), start
     values = np.ascontiguousarray(X.T)
     if is_even:
         values, weight = np.sort(values, axis=1), None
@@ -312,15 +312,15 @@ def _rising(X, weight):
 
 def _rising_sparse(X, weight):
     """As `_rising`, for a CSC matrix: entries that are not stored count as one zero."""
-    n_stored, own = np.diff(X.indptr), weight[X.indices]
+    n_stored, of_stored = np.diff(X.indptr), weight[X.indices]
     column = np.repeat(np.arange(X.shape[1]), n_stored)
-    others = np.flatnonzero(n_stored < X.shape[0])
-    of_others = weight.sum() - np.bincount(column, own, X.shape[1])[others]
-    column = np.append(column, others)
-    values = np.append(X.data, np.zeros(len(others))).astype(np.float64)
+    with_zeros = np.flatnonzero(n_stored < X.shape[0])
+    of_zeros = weight.sum() - np.bincount(column, of_stored, X.shape[1])[with_zeros]
+    column = np.append(column, with_zeros)
+    values = np.append(X.data, np.zeros(len(with_zeros))).astype(np.float64)
     order = np.lexsort([values, column])
     start = np.append(0, np.cumsum(np.bincount(column, minlength=X.shape[1])))
-    return values[order], np.append(own, of_others)[order], start
+    return values[order], np.append(of_stored, of_zeros)[order], start
 
 
 def limited(Z, low, high, tail, knots, column=None):

@@ -33,7 +33,8 @@ from .losses import robust_size
 
 # The constants up to TOLERANCE were chosen without a stored measurement.
 N_SEARCHED = 5  # number of outputs in the search of splits
-# A tree searches at most this many features, and one of so many of all.
+# A tree searches at most SEARCHED features plus 1 / SEARCHED_SHARE of all features by themselves;
+# `python -m benchmarks.measure.boosting wide` shows the effect.
 SEARCHED, SEARCHED_SHARE = 256, 8
 DERIVED_ROWS = 2**14  # rows of a block for derivatives
 MIN_THREADED = 2**20  # number of bins above which threads within one bag pay off
@@ -361,8 +362,8 @@ class BoostingTraining:
         grower, interactions, chance = self.grower, self.interactions, self._feature_chances()
         of_terms = chance if interactions is None else interactions.chances(chance)
         derivatives, seed = (self.gradient, self.curvature), tree_seed(self.seed, number)
-        drawn = mix, np.cumsum(of_terms), seed, rows, others, self._searched(chance, seed)
-        grower.start(*derivatives, *drawn)
+        searched = self._searched(chance, seed)
+        grower.start(*derivatives, mix, np.cumsum(of_terms), seed, rows, others, searched)
         self._in_parts(grower.write_bins, len(self.raw))
         if interactions is not None:
             interactions.start(grower)
@@ -424,13 +425,13 @@ class BoostingTraining:
         return mix.astype(np.float32)
 
     def _feature_chances(self):
-        """Return the chances with which features are drawn: half uniform, half by gain."""
+        """Return the chances of features in draws: a uniform part and a part by gains."""
         total = self.importance.sum()
         chance = np.ones(len(self.importance)) / len(self.importance)
         return chance + self.importance / total if total > 0 else chance
 
     def _searched(self, chance, seed):
-        """Return which features a tree searches: all, or some that are drawn without repeats."""
+        """Draw the features that a tree searches, without repeats; all unless there are many."""
         searched = np.ones(len(chance), dtype=np.uint8)
         if len(chance) > (n_most := SEARCHED + len(chance) // SEARCHED_SHARE):
             time = random_stream(seed).exponential(1 / chance)

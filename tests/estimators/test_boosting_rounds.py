@@ -146,10 +146,46 @@ def test_trees_of_many_features_search_some_that_are_drawn_by_their_gains(monkey
     assert (share > 0).all() and (share[3:] < 0.9).mean() > 0.95
     for tree, own in zip(model.forest_, searched):
         assert own[tree.direction].all()
-    # One feature less than are searched: no draw.
-    searched.clear()
-    clone(model).fit(X[:, :146], y)
-    assert all(one.all() for one in searched)
+    for n_features, n_left_out in ((146, 0), (147, 1)):  # 128 + 146 // 8 = 128 + 147 // 8 = 146
+        searched.clear()
+        clone(model).fit(X[:, :n_features], y)
+        assert {n_features - one.sum() for one in searched} == {n_left_out}
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_more_rounds_of_many_features_are_those_of_one_fit(early_stopping, monkeypatch):
+    """The features of a tree are drawn by the gains of the trees before it, known ones, too."""
+    monkeypatch.setattr(training_module, "SEARCHED", 8)
+    X = np.random.default_rng(0).normal(size=(200, 40))
+    given = {"n_bags": 2, "early_stopping": early_stopping, "random_state": 0}
+    whole = ObliqueBoostingRegressor(20, **given).fit(X, X[:, :3].sum(axis=1))
+    model = ObliqueBoostingRegressor(8, warm_start=True, **given).fit(X, X[:, :3].sum(axis=1))
+    model.set_params(n_estimators=20).fit(X, X[:, :3].sum(axis=1))
+    assert_same_trees(model, whole)
+
+
+def test_trees_of_many_features_obey_constraints(monkeypatch):
+    """Each tree searches 13 of 40 features."""
+    monkeypatch.setattr(training_module, "SEARCHED", 8)
+    X = np.random.default_rng(0).normal(size=(300, 40))
+    y = X[:, 0] * X[:, 1] + X[:, 2] * (1 + 0.3 * X[:, 0])
+    signs = np.zeros(40, dtype=int)
+    signs[2] = 1
+    given = {"interaction_cst": [{j, j + 1} for j in range(0, 40, 2)], "monotonic_cst": signs}
+    model = ObliqueBoostingRegressor(60, n_bags=1, linear_start=None, random_state=0, **given)
+    assert model.fit(X, y).score(X, y) > 0.5
+    grid = np.linspace(-2, 2, 9)
+    rows = np.repeat(X[:20], 81, axis=0)
+
+    def response(j, k):
+        """Predictions where columns j and k have all pairs of values: (20, 9, 9)."""
+        rows[:, j], rows[:, k] = np.tile(np.repeat(grid, 9), 20), np.tile(grid, 180)
+        return model.predict(rows).reshape(20, 9, 9)
+
+    steps = np.diff(response(2, 0), axis=1)
+    assert steps.min() >= -1e-9 and steps.max() > 0.1
+    assert np.ptp(steps, axis=2).max() < 1e-9  # columns 0 and 2 are in no group together
+    assert np.ptp(np.diff(response(0, 1), axis=1), axis=2).max() > 0.1
 
 
 def test_folds_have_about_the_same_targets():

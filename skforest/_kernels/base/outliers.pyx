@@ -1,7 +1,9 @@
-"""Ends of the usual ranges of columns, which have no outliers.
+"""The usual range of each column: its range without its outliers.
 
-The values of a column rise, and each has the total weight of the values up to it. Outliers are
-defined in ``skforest.table.matrix``, whose constants are the arguments rare, fence, apart and far.
+A column is given by its sorted values v_1 <= ... <= v_n and the sums W_i = w_1 + ... + w_i of
+their weights. The lower quantile of a share s is the first v_i with W_i >= s W_n, the upper one
+the first with W_i > (1 - s) W_n. ``skforest.table.matrix`` defines outliers, and its constants
+RARE, FENCE, APART, FAR and MIN_WIDTH are arguments. The time for a column is linear in n.
 """
 
 from libc.stdint cimport int64_t
@@ -28,24 +30,24 @@ def write_usual_ends(
     const double[::1] value, weight, const int64_t[::1] start, double[:, ::1] ends,
     double rare, double fence, double apart, double far, double least
 ):
-    """Write the ends of the usual ranges of columns where these are smaller than the ranges.
+    """Replace the range of each column that has outliers by its usual range.
 
-    value : the values of all columns, one column after the other, each rising; weight : likewise,
-    or None if all are equal; start : starts of the columns, and the end of the last one; ends :
-    smallest and largest value of each column, which change.
+    value : sorted values, one column after the other; weight : their weights, or None if all are
+    equal; start : (n_columns + 1,), where the columns start and the last one ends; ends :
+    (n_columns, 2), the smallest and largest value of each column, which change.
     """
     cdef int64_t j, n_columns = ends.shape[0], n_most = 1
     cdef Limits limits = Limits(rare, fence, apart, far, least)
     cdef Column column
     cdef const double[::1] weights
-    cdef const double* own = NULL
+    cdef const double* first_weight = NULL
     cdef double[:, ::1] scratch
     for j in range(n_columns):
         n_most = max(n_most, start[j + 1] - start[j])
     if weight is not None and len(weight):
         weights = weight
-        own = &weights[0]
-    # The totals of a column, and twice values and totals that are left of it.
+        first_weight = &weights[0]
+    # Sums of weights of a column, and two places for parts of a column: values, sums of weights.
     scratch = np.empty((5, n_most))
     with nogil:
         for j in range(n_columns):
@@ -54,7 +56,7 @@ def write_usual_ends(
                 continue
             column.value = &value[start[j]]
             column.total = &scratch[0, 0]
-            add_up(own, start[j], column.n, &scratch[0, 0])
+            add_up(first_weight, start[j], column.n, &scratch[0, 0])
             find_ends(column, &limits, &scratch[1, 0], n_most, &ends[j, 0])
 
 
@@ -141,18 +143,16 @@ cdef void find_ends(
     """
     cdef double smallest = column.value[0], largest = column.value[column.n - 1]
     cdef double first, last, low, high, other_first, other_last, other_low, other_high
-    cdef double near, distance, factor
+    cdef double end, near, distance, factor
     cdef int64_t side, start, stop
     cdef Column others
-    # Without its largest value, a column is a part of itself, which needs no memory.
+    # The second call copies nothing: the values before the largest one are contiguous.
     for side in range(2):
-        first = largest if side else smallest
-        others = without(
-            &column, first, limits.rare * column.total[column.n - 1], memory, n_most
-        )
+        end = largest if side else smallest
+        others = without(&column, end, limits.rare * column.total[column.n - 1], memory, n_most)
         if others.n > 0:
             quantiles(&others, 0.25, &low, &high)
-            if max(low - first, first - high) > limits.apart * (high - low) > 0:
+            if max(low - end, end - high) > limits.apart * (high - low) > 0:
                 column = others
     quantiles(&column, limits.rare, &first, &last)
     quantiles(&column, 0.25, &low, &high)

@@ -164,9 +164,9 @@ cdef class TreeGrower:
     ):
         """Start a tree.
 
-        gradient, curvature : (n_rows, n_outputs), the mean curvature counts; mix : None, or how
-        gradients are searched, (n_outputs, n_search); chance : cumulative chances of features, by
-        group; rows, out_rows : the sample and all others, ascending; is_searched : of features.
+        gradient, curvature : (n_rows, n_outputs), the mean curvature counts; mix : (n_outputs,
+        n_search), projects the gradients, or None; chance : cumulative chances of features, by
+        group; rows, out_rows : sample and other rows, ascending; is_searched : (n_features,).
         """
         cdef Random random
         cdef const double[::1] cumulative = chance
