@@ -252,7 +252,7 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
             return settings
         depth = self.max_depth_ if request.is_warm_start else None
         if depth is None:
-            depth = best_depth(data, settings, self._seed, request.limit)
+            depth = best_depth(data, settings, self._seed, request)
         return replace(settings, max_depth=depth)
 
     def _with_linear(self, settings, data, request):
@@ -275,7 +275,7 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
         if is_monotonic or sparse.issparse(data.X):
             return settings
         tries = [isinstance(value, str) for value in (self.linear_leaves, self.linear_start)]
-        return with_best_linear(data, settings, self._seed, request.limit, *tries)
+        return with_best_linear(data, settings, self._seed, request, *tries)
 
     # --------------------------------------------------------------------------------- warm starts
 

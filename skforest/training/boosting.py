@@ -170,6 +170,7 @@ class BoostingMethod(Method):
     units = "bag", "round"
     keeps_parts = True
     only_joins = False  # predictions are calibrated in the end
+    takes_turns = True
 
     def __init__(self, settings, task, *, seed, known=None):
         super().__init__(settings, task)

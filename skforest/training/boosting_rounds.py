@@ -182,9 +182,9 @@ class BoostingTraining:
         return self
 
     def _run(self, report):
-        first, least, best = np.inf, np.inf, 0
-        n_rounds = self.settings.n_rounds
+        n_rounds, first, least, best = self.settings.n_rounds, np.inf, np.inf, 0
         for number in range(n_rounds + 1):
+            self.control.pause()
             loss = self._validation_loss()
             if number == 0:
                 first = least = loss

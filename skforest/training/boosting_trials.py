@@ -3,8 +3,8 @@
 A model is trained on some of the rows; its score is minus its loss on other rows.
 """
 
-from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from .boosting import HELD_OUT, in_training_copies
 from .boosting_rounds import train_rounds
 from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
-from .threads import Control
+from .threads import NotInTime, in_parallel, local_threads
 
 # All constants were chosen without a stored measurement. The groups `linear-start` and `depth` of
 # `python -m benchmarks.measure.boosting` show errors with such trials, and of depths.
@@ -30,16 +30,16 @@ DEPTHS, DEPTH_ROUNDS, DEPTH_ROWS, MIN_DEPTH_ROWS = (4, 6, 8), 150, 12_000, 8_000
 SHORT = {"learning_rate": 0.3, "n_iter_no_change": 15}
 
 
-def best_depth(data, settings, seed, limit):
+def best_depth(data, settings, seed, request):
     """Return the best `max_depth` of small models without linear functions."""
     if not settings.early_stopping or np.count_nonzero(data.weight) < MIN_DEPTH_ROWS:
         return DEPTHS[0]
     settings = replace(settings, linear_leaves=False, linear_start=None, **SHORT)
-    trial = Trial(data, settings, seed, limit, DEPTH_ROWS, DEPTH_ROUNDS)
+    trial = Trial(data, settings, seed, request, DEPTH_ROWS, DEPTH_ROUNDS)
     return DEPTHS[trial.scores([{"max_depth": depth} for depth in DEPTHS]).argmax()]
 
 
-def with_best_linear(data, settings, seed, limit, tries_leaves, tries_start):
+def with_best_linear(data, settings, seed, request, tries_leaves, tries_start):
     """Return the settings with `linear_leaves` and `linear_start` of the best small model.
 
     A setting that is not tried stays unchanged.
@@ -49,7 +49,7 @@ def with_best_linear(data, settings, seed, limit, tries_leaves, tries_start):
     if n_rows < MIN_LINEAR_ROWS or not (tries_leaves or tries_start):
         return settings
     kinds = (False, True) if tries_leaves else (settings.linear_leaves,)
-    trial = Trial(data, settings, seed, limit, TRIAL_ROWS, TRIAL_ROUNDS)
+    trial = Trial(data, settings, seed, request, TRIAL_ROWS, TRIAL_ROUNDS)
     scores = trial.scores([{"linear_leaves": kind} for kind in kinds])
     settings = replace(settings, linear_leaves=kinds[scores.argmax()])
     if not tries_start:
@@ -67,7 +67,7 @@ class Trial:
     half is held out once. Models have at most `n_rounds` rounds.
     """
 
-    def __init__(self, data, settings, seed, limit, n_rows, n_rounds):
+    def __init__(self, data, settings, seed, request, n_rows, n_rounds):
         seed = tree_seed(seed, FOLD_SEED)
         random = random_stream(seed, 1)
         data, _ = data.in_copies()
@@ -84,29 +84,30 @@ class Trial:
         # Only the fit itself warns. A warning filter would apply to all threads.
         n_rounds = min(n_rounds, settings.n_rounds)
         self.settings = replace(settings, n_rounds=n_rounds, warns=False, scoring=None)
-        self.control, self.limit = Control(), limit
+        self.request = request
 
     def scores(self, changes):
         """Return the scores of models with changed settings, a list of dicts.
 
         They are -inf if the time limit ended training.
         """
-        limit, control = self.limit, self.control
-        limited = limit.part(TRIAL_SHARE).applied(control, ()) if limit else nullcontext()
-        with limited:
-            scores = self._scores([replace(self.settings, **change) for change in changes])
-        return np.full(len(changes), -np.inf) if control.stop[0] else scores
+        models, limit = list(product(changes, self.parts)), self.request.limit
+        limit = None if limit is None else limit.part(TRIAL_SHARE)
+        try:
+            with local_threads():
+                found = in_parallel(self._score, models, self.request.n_jobs, 0, "", limit)
+        except NotInTime:
+            found = []
+        if len(found) < len(models):
+            return np.full(len(changes), -np.inf)
+        return np.reshape(found, (len(changes), -1)).sum(axis=1)
 
-    def _scores(self, settings):
-        scores = np.zeros(len(settings))
-        for weight, held_out in self.parts:
-            for number, one in enumerate(settings):
-                if self.control.stop[0]:
-                    return scores
-                try:
-                    part = weight, held_out, self.seed, self.control
-                    training = train_rounds(self.rows, one, *part)
-                    scores[number] += max(training.scores) * held_out.sum()
-                except ValueError:  # it diverged
-                    scores[number] = -np.inf
-        return scores
+    def _score(self, model, control):
+        """Return the score of a model on its held-out rows, times their weight."""
+        change, (weight, held_out) = model
+        settings = replace(self.settings, **change)
+        try:
+            training = train_rounds(self.rows, settings, weight, held_out, self.seed, control)
+        except ValueError:  # it diverged
+            return -np.inf
+        return max(training.scores) * held_out.sum()

@@ -4,6 +4,7 @@ Probabilities of several bags have a temperature and a baseline, and quantiles h
 are found on held-out rows.
 """
 
+from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -65,6 +66,7 @@ class HingeMethod(Method):
     units = "bag", "evaluation"
     keeps_parts = True
     only_joins = False
+    takes_turns = True
 
     def __init__(self, settings, task, sampling, loss, seed):
         super().__init__(settings, task, sampling)
@@ -143,12 +145,16 @@ class HingeMethod(Method):
         """
         if self.settings.receptive_fields is not None or not self.settings.importance_power:
             return source
-        key = weight.tobytes()
-        if key not in self.known:  # bags that leave out the same rows share it
-            data = data.sample(weight)
-            found = self.input(data, self.emphasis(data))
-            self.known[key] = found.emphasis, found.receptive_fields
-        emphasis, fields = self.known[key]
+        own = Future()  # bags that leave out the same rows share the first one
+        known = self.known.setdefault(weight.tobytes(), own)
+        if known is own:
+            try:
+                data = data.sample(weight)
+                found = self.input(data, self.emphasis(data))
+                own.set_result((found.emphasis, found.receptive_fields))
+            except BaseException as error:
+                own.set_exception(error)
+        emphasis, fields = known.result()
         return replace(source, emphasis=emphasis, receptive_fields=fields)
 
     # -------------------------------------------------------------------------------- one bag
@@ -166,7 +172,7 @@ class HingeMethod(Method):
         random = random_stream(seed)
         trains, _ = weight_of_trained(source, sample.weight, self.settings, random, sample.group)
         source = self.emphasised(source, sample, trains)
-        training = self.training(sample, source, seed, control.stop)
+        training = self.training(sample, source, seed, control)
         training.run(control.report, control.limit)
         bag, record = self.packed(training, sample), training.record
         record["held_out"] = rows[training.validation_rows]
@@ -177,7 +183,7 @@ class HingeMethod(Method):
             record["held_out"] = np.flatnonzero(sample.left_out_weight)
         return bag, record
 
-    def training(self, data, source, seed, stop):
+    def training(self, data, source, seed, control):
         """Return the `HingeTraining` of one bag."""
         target = self.loss.scale.standardized(data.target, data.units)
         kernel = self.loss.new_kernel()
@@ -187,7 +193,7 @@ class HingeMethod(Method):
             others = self.loss.scale.standardized(given.target, data.units)
             given = given.X, others, given.weight
         training = HingeTraining(
-            source, target, kernel, data.weight, self.settings, seed, stop, data.group, given
+            source, target, kernel, data.weight, self.settings, seed, control, data.group, given
         )
         # Forests of labels begin with equal probabilities, which are not the best ones. A mean of
         # several bags can also be better than these if each bag, being too confident, is worse.

@@ -126,7 +126,8 @@ def weight_of_trained(source, weight, settings, random, group=None):
 class HingeTraining:
     """The training of one bag; `target` is float64 of shape (n_rows, loss.n_columns).
 
-    `loss` is a kernel; `given` are X, target and weight of other rows for early stopping, or None.
+    `loss` is a kernel, `control` a `Control`; `given` are X, target and weight of other rows for
+    early stopping, or None.
     With `starts_from_best`, the forest before the first step, which predicts the best constant, is
     kept unless a later one has a smaller loss on these rows.
     """
@@ -134,9 +135,11 @@ class HingeTraining:
     starts_from_best = False
     warns = True  # of divergence
 
-    def __init__(self, source, target, loss, weight, settings, seed, stop, group=None, given=None):
-        self.source, self.settings, self.loss, self.stop = source, settings, loss, stop
-        self.weight = weight
+    def __init__(
+        self, source, target, loss, weight, settings, seed, control, group=None, given=None
+    ):
+        self.source, self.settings, self.loss, self.weight = source, settings, loss, weight
+        self.control = control
         self.loss_curve, self.validation_scores = [], []
         self.n_done, self.best = 0, None
         self.end, self.bend = settings.n_steps, (0, 0.0)  # see `_end_in`
@@ -146,7 +149,7 @@ class HingeTraining:
         chosen = np.flatnonzero(trains)
         arrays = new_arrays(settings, source.receptive_fields, n_outputs, source.emphasis, random)
         n_columns = source.scaled.shape[1]
-        self.trainer = HingeTrainer(arrays, n_columns, loss, settings, seed, stop)
+        self.trainer = HingeTrainer(arrays, n_columns, loss, settings, seed, control.stop)
         self.table, self.target = source.table(), target
         self.trainer.set_rows(self.table, target, trains)
         self.trainer.init_statistics(min(FIRST_ROWS, max(2, len(chosen))))
@@ -171,11 +174,12 @@ class HingeTraining:
         lowest, stalled, factor = np.inf, 0, 1.0
         if may_keep_start := early_stopping and self.starts_from_best:
             start, start_loss = self._copies(), self._validation_loss()
-        while self.n_done < self.end and not self.stop[0]:
+        while self.n_done < self.end and not self.control.stop[0]:
+            self.control.pause()
             steps = np.arange(self.n_done, min(self.n_done + size, self.end))
             self._adapt_loss(self.trained_rows)
             loss = self.trainer.run(self._rates(steps) * factor)
-            if self.stop[0]:
+            if self.control.stop[0]:
                 return
             self.loss_curve.append(loss)
             self.n_done += len(steps)

@@ -12,6 +12,7 @@ from .._warnings import warn_caller
 from ..table.training_set import TrainingSet
 from .hinge_input import FAR, MAX_SHIFT, are_far
 from .losses import TargetUnits, weighted_quantile, with_outlier_weights
+from .threads import Control
 
 # Units come from the last WINDOW rows; with many columns, from fewer rows with at most MAX_NUMBERS
 # entries, but at least FEWEST. Chosen without a stored measurement.
@@ -37,10 +38,10 @@ class HingeStream:
     @classmethod
     def begun(cls, method, data):
         """Return the stream after its first part, and its forest; `method` is a `HingeMethod`."""
-        emphasis, stop = method.emphasis(data), np.zeros(1, dtype=np.uint8)
+        emphasis, control = method.emphasis(data), Control()
         source = method.input(data, emphasis, is_stream=True)
         seeds = [tree_seed(method.seed, bag) for bag in range(method.n_members)]
-        bags = [method.training(data, source, seed, stop) for seed in seeds]
+        bags = [method.training(data, source, seed, control) for seed in seeds]
         stream = cls(units=data.units, emphasis=emphasis, bags=bags)
         return stream._trained(method, data, 1.0)
 

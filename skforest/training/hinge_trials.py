@@ -7,15 +7,14 @@ best temperature.
 import math
 from copy import copy
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from .._kernels.base.rows import random_stream, tree_seed
 from .early_stopping import balanced_folds
-from .hinge import HingeMethod
 from .hinge_bag import weight_of_trained
-from .method import train_members
-from .threads import local_threads
+from .threads import NotInTime, in_parallel, local_threads
 
 # The constants were chosen by the losses of held-out training rows of 32 tables, and of 86 other
 # tables. `python -m benchmarks.measure.hinge decay` shows the effect on the 32 tables.
@@ -44,18 +43,19 @@ def best_decay(method, data, request):
         data = data.subset(np.flatnonzero(data.weight))
     if len(data) < MIN_ROWS or data.n_groups < N_FOLDS:
         return 0.0
-    trial = DecayTrial.of(method, data, request)
+    trial = DecayTrial(method, data, request)
     # Where there is little noise, one fold shows it.
-    for members in (trial.members[:1], trial.members):
-        without, middle = (trial.losses(DECAYS[number], members) for number in (0, 2))
+    for folds in (trial.folds[:1], trial.folds):
+        trial.train([DECAYS[0], DECAYS[2]], folds)
+        without, middle = (trial.losses(DECAYS[number], folds) for number in (0, 2))
         if without is None or middle is None or trial.is_clearly_less(without, middle):
             return 0.0
     best, least = 2, middle
     if trial.mean(middle) > trial.mean(without):
-        best, least = 1, trial.losses(DECAYS[1], trial.members)
+        best, least = 1, trial.losses(DECAYS[1], trial.folds)
     else:
         for number in range(3, len(DECAYS)):
-            losses = trial.losses(DECAYS[number], trial.members)
+            losses = trial.losses(DECAYS[number], trial.folds)
             if losses is None or trial.mean(losses) >= trial.mean(least):
                 break
             best, least = number, losses
@@ -71,58 +71,66 @@ def shortened(settings):
     return replace(settings, n_steps=math.ceil(share * settings.n_steps))
 
 
-class DecayTrial(HingeMethod):
-    """Trains small bags that leave out folds; their records have the losses there."""
+class DecayTrial:
+    """Trains small bags that leave out folds, and compares their losses there.
 
-    @classmethod
-    def of(cls, method, data, request):
-        """Return the trials for a method and its rows."""
-        settings = method.settings
+    `method`, `data` and `request` are a `HingeMethod`, its rows, and how training is run.
+    """
+
+    def __init__(self, method, data, request):
+        settings, self.request = method.settings, request
         n_trees = min(settings.n_trees, N_TREES)
-        small = replace(
+        self.settings = replace(
             settings,
             n_trees=n_trees,
             learning_rate=settings.learning_rate * settings.n_trees / n_trees,
             n_steps=math.ceil(settings.n_steps * STEP_SHARE),
         )
-        trial = cls(small, method.task, method.sampling, method.loss, method.seed)
         data, _ = data.in_copies()
         n_folds = max(N_FOLDS, -(-len(data) // MAX_ROWS))
         group = data.group if data.n_groups > 1 else None
         fold = balanced_folds(data.y[:, 0], n_folds, method.seed, group)
         n_used = min(-(-ENOUGH_ROWS * n_folds // len(data)), N_FOLDS)
-        trial.data, trial.members = data.with_folds(fold, n_folds), range(n_used)
-        trial.source = trial.input(data, np.ones(data.X.shape[1]))
-        trial.run, trial.limit = replace(request.run, verbose=0), request.limit
-        trial.weight = np.concatenate([data.weight[fold == one] for one in trial.members])
-        trial.found = {}  # losses by decay and fold
-        return trial
+        self.data, self.folds = data.with_folds(fold, n_folds), range(n_used)
+        self.weight = np.concatenate([data.weight[fold == one] for one in self.folds])
+        self.method = copy(method)
+        self.method.settings, self.method.known = self.settings, {}
+        self.method.source = self.method.input(data, np.ones(data.X.shape[1]))
+        self.known = {}  # losses by decay and fold
 
     @staticmethod
     def decay_of(decay, settings):
         """Return the decay of bags with these settings, from that of 100 trees."""
         return min(decay * settings.n_trees / 100, LARGEST_STEP / settings.learning_rate)
 
-    def losses(self, decay, members):
-        """Return the losses of the rows in some folds with the decay of 100 trees, or None."""
-        new = [number for number in members if (decay, number) not in self.found]
-        if new:
-            records = self._records(decay, range(new[0], new[-1] + 1))
-            if len(records) < len(new) or any("ended" in record for record in records):
-                return None
-            self.found |= {(decay, number): one["losses"] for number, one in zip(new, records)}
-        losses = [self.found[decay, number] for number in members]
+    def losses(self, decay, folds):
+        """Return the losses of the rows in some folds with the decay of 100 trees.
+
+        It is None if training diverged, or took too long.
+        """
+        self.train([decay], folds)
+        losses = [self.known[decay, fold] for fold in folds]
         return None if any(one is None for one in losses) else np.concatenate(losses)
 
-    def _records(self, decay, members):
-        """Train bags that leave out some folds; return their records."""
-        other, limit = copy(self), self.limit
-        other.settings = replace(self.settings, weight_decay=self.decay_of(decay, self.settings))
+    def train(self, decays, folds):
+        """Find the losses of the rows in some folds with decays of 100 trees."""
+        new = [one for one in product(decays, folds) if one not in self.known]
+        if not new:
+            return
+        bags, request = range(min(self.method.n_members, N_BAGS)), self.request
+        members, limit = list(product(new, bags)), request.limit
         if limit is not None:
-            limit = limit.part(TRIAL_SHARE, at_least=1)
-        run = replace(self.run, limit=limit)
-        with local_threads():
-            return train_members(other, self.data, members, self.seed, run).records
+            limit = limit.part(TRIAL_SHARE * len(decays), at_least=1).ending_in_parts()
+        try:
+            with local_threads():
+                found = in_parallel(self._trained, members, request.n_jobs, 0, "", limit)
+        except NotInTime:
+            found = []
+        found += [None] * (len(members) - len(found))
+        for number, (decay, fold) in enumerate(new):
+            of_bags = found[number * len(bags) : (number + 1) * len(bags)]
+            is_complete = all(bag is not None for bag in of_bags)
+            self.known[decay, fold] = self._of_all_bags(of_bags, fold) if is_complete else None
 
     def mean(self, losses):
         """Return the weighted mean of the losses of the first rows."""
@@ -136,37 +144,51 @@ class DecayTrial(HingeMethod):
         squares = np.einsum("i,i->", np.square(weight), np.square(gain - mean))
         return mean > np.sqrt(squares) / weight.sum()
 
-    def prepared(self, data, members, request):
-        """Return the rows, and this method, which knows their units."""
-        return data, self
+    def _trained(self, member, control):
+        """Train a bag, ((decay, fold), number); return its predictions of the fold, or None.
 
-    def train(self, sample, seed, control):
-        """Train some bags; their record has the losses of held-out rows, and there is no Forest.
-
-        The loss of the mean of n bags is about linear in 1 / n.
+        The targets of the fold, in the units of the predictions, and the loss follow.
         """
-        rows, n_bags = np.flatnonzero(sample.left_out_weight), self.n_members
-        weight, raws, record = sample.left_out_weight[rows], [], {}
-        for own in (tree_seed(seed, number) for number in range(min(n_bags, N_BAGS))):
-            part = sample.weight, self.settings, random_stream(own), sample.group
-            source = self.emphasised(self.source, sample, weight_of_trained(self.source, *part)[0])
-            training = self.training(sample, source, own, control.stop)
-            training.warns = False
-            try:
-                training.run(None, control.limit)
-            except ValueError:  # the loss became infinite
-                return None, {"losses": None}
-            raws.append(training.trainer.respond(source.subset(rows).table()))
-            record |= training.record
-        target = np.ascontiguousarray(training.target[rows])
+        (decay, fold), number = member
+        method, own = copy(self.method), tree_seed(self.method.seed, fold)
+        weight_decay = self.decay_of(decay, self.settings)
+        method.settings = replace(self.settings, weight_decay=weight_decay)
+        sample, seed = self._sample(fold), tree_seed(own, number)
+        part = sample.weight, method.settings, random_stream(seed), sample.group
+        trains, _ = weight_of_trained(method.source, *part)
+        source = method.emphasised(method.source, sample, trains)
+        training = method.training(sample, source, seed, control)
+        training.warns = False
+        try:
+            training.run(None, control.limit)
+        except ValueError:  # the loss became infinite
+            return None
+        if "ended" in training.record:
+            return None
+        rows = np.flatnonzero(sample.left_out_weight)
+        raw = training.trainer.respond(source.subset(rows).table())
+        return raw, np.ascontiguousarray(training.target[rows]), training.loss
+
+    def _sample(self, fold):
+        """Return the rows of bags that leave out a fold."""
+        own = tree_seed(self.method.seed, fold)
+        return self.method.sampling.sample(self.data.without_fold(fold), own)
+
+    def _of_all_bags(self, of_bags, fold):
+        """Return the losses of the rows of a fold, predicted by the mean of all bags.
+
+        The loss of the mean of n bags is about linear in 1 / n. `of_bags` are the results of
+        `_trained` for some of the bags.
+        """
+        raws, (target, *_), (*_, loss) = zip(*of_bags)
+        n_bags, weight = self.method.n_members, self.data.weight[self.data.is_left_out(fold)]
         share = (1 - 1 / n_bags) / (1 - 1 / len(raws)) if len(raws) > 1 else 0.0
 
-        def of_all_bags(temperature):
-            losses, flat = training.loss.held_out_losses, np.array(raws) / temperature
-            alone = np.mean([losses(raw, target) for raw in flat], axis=0)
-            return alone + share * (losses(flat.mean(axis=0), target) - alone)
+        def losses_at(temperature):
+            flat = np.array(raws) / temperature
+            alone = np.mean([loss.held_out_losses(raw, target) for raw in flat], axis=0)
+            return alone + share * (loss.held_out_losses(flat.mean(axis=0), target) - alone)
 
         is_flattened = self.settings.calibrate and n_bags > 1
-        found = [of_all_bags(one) for one in TEMPERATURES[: None if is_flattened else 1]]
-        best = np.argmin([np.einsum("i,i->", weight, losses) for losses in found])
-        return None, record | {"losses": found[best]}
+        found = [losses_at(one) for one in TEMPERATURES[: None if is_flattened else 1]]
+        return found[np.argmin([np.einsum("i,i->", weight, losses) for losses in found])]

@@ -22,7 +22,8 @@ from .shared_threads import SharedThreads
 from .threads import FitTasks, TimeLimit, in_parallel, return_freed_memory
 
 # With at least so many rows, memory freed by threads is returned to the system before trees are
-# joined. Chosen without a measurement; `benchmarks.measure.scale memory` shows the effect.
+# joined, and no more members than threads have memory. Chosen without a measurement;
+# `benchmarks.measure.scale memory` shows the effect.
 MANY_ROWS = 100_000
 
 
@@ -171,6 +172,7 @@ class Method(ABC):
     units = "tree", "epoch"  # progress counts members, or parts of a single member
     keeps_parts = False  # at a time limit, a member ends with the best model so far
     only_joins = True  # before `finish`, a forest of some members is valid
+    takes_turns = False  # members call ``control.pause()`` between short parts of their training
 
     def __init__(self, settings, task, sampling=Sampling()):
         self.settings, self.task, self.sampling = settings, task, sampling
@@ -250,6 +252,7 @@ def train_members(method, data, members, seed, request):
         tasks=tasks,
         state=attributes if method.only_joins else None,
         shared=request.shared,
+        takes_turns=prepared.takes_turns and len(data) < MANY_ROWS,
     )
     forests, records = map(list, zip(*done))
     if len(data) >= MANY_ROWS:

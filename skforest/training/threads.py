@@ -42,6 +42,7 @@ hash_of = joblib.hash  # of arrays, and of all objects that can be pickled
 # measurement; `python -m benchmarks.measure.scale threads` shows the time.
 MIN_BLOCK = 1024
 BLOCKS_PER_THREAD = 4
+SLICE = 0.01  # seconds of work before another member has its turn; chosen likewise
 
 
 def return_freed_memory():
@@ -59,12 +60,17 @@ class Control:
     the keyword `loss`, the validation loss. After early stopping, it is called once more, with the
     number of completed epochs twice and the best epoch as `best`. It is None if progress is not
     shown, or if trees are counted. At `limit`, a `TimeLimit` or None, training ends with the best
-    model so far.
+    model so far. `turns` are the `Turns` of members that share threads, or None.
     """
 
-    def __init__(self, report=None, stop=None, limit=None):
+    def __init__(self, report=None, stop=None, limit=None, turns=None):
         self.stop = np.zeros(1, dtype=np.uint8) if stop is None else stop
-        self.report, self.limit = report, limit
+        self.report, self.limit, self.turns = report, limit, turns
+
+    def pause(self):
+        """Let other members use this thread, if it is their turn."""
+        if self.turns is not None:
+            self.turns.pause()
 
     def is_late(self):
         """Return whether the time limit has passed."""
@@ -73,7 +79,57 @@ class Control:
     def labelled(self, label):
         """Return a copy for further training, which the progress calls `label`."""
         report = None if self.report is None else partial(self.report, label=label)
-        return Control(report, self.stop, self.limit)
+        return Control(report, self.stop, self.limit, self.turns)
+
+
+class Turns:
+    """Lets some more members than there are threads work in turns.
+
+    So five equal members take 2.5 times, and not three times, as long as one on two threads. At
+    the end of training, members that work end, which lets those that wait begin, and end, too.
+    """
+
+    def __init__(self, n_threads):
+        self.n_free, self.waiting = n_threads, deque()
+        self.lock, self.began = threading.Lock(), {}
+
+    def taken(self, function):
+        """Wrap a function of a member and its `Control`, so that it waits for its turns."""
+
+        def called(member, control):
+            self._begin()
+            try:
+                return function(member, control)
+            finally:
+                self._end()
+
+        return called
+
+    def pause(self):
+        """Wait for the next turn of this thread, if its turn has ended and others wait."""
+        is_over = time.perf_counter() - self.began[threading.get_ident()] >= SLICE
+        if is_over and self.waiting:
+            self._end()
+            self._begin()
+
+    def _begin(self):
+        with self.lock:
+            turn = None
+            if self.n_free:
+                self.n_free -= 1
+            else:
+                turn = threading.Event()
+                self.waiting.append(turn)
+        if turn is not None:
+            turn.wait()
+        self.began[threading.get_ident()] = time.perf_counter()
+
+    def _end(self):
+        with self.lock:
+            if self.waiting:
+                self.waiting.popleft().set()
+            else:
+                self.n_free += 1
 
 
 class NotInTime(TimeoutError):
@@ -358,13 +414,15 @@ def in_parallel(
     state=None,
     units=UNITS,
     shared=None,
+    takes_turns=False,
 ):
     """Return a list of ``function(member, control)``, computed in threads or processes.
 
     `control` is a `Control`; `name` and `units` are shown with the progress. With a `TimeLimit`,
     the list ends with the last member that was complete in time; NotInTime if there is none.
     `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for some results;
-    `shared` are `SharedThreads` or None.
+    `shared` are `SharedThreads` or None. If a function `takes_turns`, it calls ``control.pause()``
+    now and then, and members may share threads, so that no thread ends long before the others.
 
     Processes are used in a `joblib.parallel_config` context that names them, except for a single
     member. The function then works on copies of its data.
@@ -374,6 +432,11 @@ def in_parallel(
     is_single = len(members) == 1
     if shared is not None:
         function = shared.taking_turns(function, len(members), control)
+    elif takes_turns and limit is None and has_threads(n_jobs):
+        n_threads = thread_count(n_jobs)
+        if n_more := len(members) % n_threads * (len(members) > n_threads):
+            control.turns, n_jobs = Turns(n_threads), n_threads + n_more
+            function = control.turns.taken(function)
 
     def control_of(number):
         def report(n_done, n_epochs, **further):
@@ -383,7 +446,8 @@ def in_parallel(
         # Progress counts trees, which are small; but rounds or evaluations of bags.
         is_shown = verbose and (is_single or units[0] != UNITS[0])
         is_told = is_single and tasks is not None
-        return Control(report if is_shown or is_told else None, control.stop, control.limit)
+        report = report if is_shown or is_told else None
+        return Control(report, control.stop, control.limit, control.turns)
 
     ends_at_once = limit is not None and not limit.keeps_parts
     try:

@@ -90,6 +90,7 @@ def test_the_search(losses, chosen, monkeypatch):
         return None if mean is None else mean + np.tile(shape, len(members)) * (decay > 0)
 
     monkeypatch.setattr(DecayTrial, "losses", of_rows)
+    monkeypatch.setattr(DecayTrial, "train", lambda *_: None)
     X, y = smooth(120)
     forest = quick(RandomHingeForestRegressor, n_estimators=50, max_iter="auto", n_bags=1)
     forest.fit(X, y)
@@ -119,7 +120,7 @@ def test_too_few_rows_groups_or_weights_have_none(monkeypatch):
     def refused(*_):
         raise AssertionError("a trial")
 
-    monkeypatch.setattr(DecayTrial, "losses", refused)
+    monkeypatch.setattr(DecayTrial, "train", refused)
     X, y, labels = noise(120)
     forest = quick(RandomHingeForestRegressor)
     forest.fit(X[:99], y[:99])
@@ -140,10 +141,11 @@ def test_too_few_rows_groups_or_weights_have_none(monkeypatch):
 def test_how_many_rows_are_left_out(n, n_folds, n_used, monkeypatch):
     """At least 1000, of folds of at most 2000 and a third of the rows."""
     seen = []
+    monkeypatch.setattr(DecayTrial, "train", lambda *_: None)
     monkeypatch.setattr(DecayTrial, "losses", lambda self, *_: seen.append(self))
     X = np.random.default_rng(0).normal(size=(n, 1))
     quick(RandomHingeForestRegressor, max_iter=1, n_bags=1).fit(X, X[:, 0])
-    assert (seen[0].data.n_folds, len(seen[0].members)) == (n_folds, n_used)
+    assert (seen[0].data.n_folds, len(seen[0].folds)) == (n_folds, n_used)
     sizes = np.bincount(seen[0].data.fold)
     assert sizes.max() <= 2000 and len(seen[0].weight) == sizes[:n_used].sum()
     assert len(seen[0].weight) >= min(n, 1000)
@@ -193,7 +195,7 @@ def test_held_out_rows_are_not_known(monkeypatch):
 
     def recorded(self, data, source, *others):
         found = training(self, data, source, *others)
-        if isinstance(self, DecayTrial):
+        if self.settings.n_steps == 10:  # a quarter
             seen.append((data, found))
         return found
 
@@ -225,12 +227,12 @@ def test_the_loss_of_all_bags_follows_from_those_of_one_and_two(
 
     def recorded(self, data, source, *others):
         found = training(self, data, source, *others)
-        if isinstance(self, DecayTrial):
+        if self.settings.n_steps == 50:  # a quarter
             bags.append((data, found))
         return found
 
-    def of_rows(self, decay, members, own=DecayTrial.losses):
-        losses.append(own(self, decay, members))
+    def of_rows(self, decay, folds, own=DecayTrial.losses):
+        losses.append(own(self, decay, folds))
         return None if len(losses) == 2 else losses[0]
 
     monkeypatch.setattr(HingeMethod, "training", recorded)

@@ -25,12 +25,19 @@ from conftest import ESTIMATORS, small
 from makers import start_python
 from sklearn.base import clone, is_classifier
 
-from skforest import BlendedForestRegressor, ManifoldForestRegressor
+from skforest import (
+    BlendedForestRegressor,
+    ManifoldForestRegressor,
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
+    RandomHingeForestRegressor,
+)
 from skforest.blend import schedule
 from skforest.blend.blend import MIN_REFITTED
-from skforest.training import method
+from skforest.training import boosting_trials, method, threads
+from skforest.training.hinge_trials import DecayTrial
 from skforest.training.shared_threads import SharedThreads, together
-from skforest.training.threads import Control, in_parallel, return_freed_memory
+from skforest.training.threads import Control, TimeLimit, in_parallel, return_freed_memory
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +265,126 @@ def test_members_of_a_blend_share_threads_and_are_the_same(table, monkeypatch):
     assert numbers == [0, 0, len(weights), n_again] and n_again
     assert weights == blends[3].weights_
     np.testing.assert_array_equal(blends[1].predict(X), blends[3].predict(X))
+
+
+# ------------------------------------------------------------------------ members that take turns
+
+
+@pytest.mark.parametrize("n_members, n_threads", [(5, 2), (5, 3), (5, 4), (9, 2), (7, 5)])
+def test_members_take_turns(n_members, n_threads, monkeypatch):
+    """No more work at the same time than there are threads, and no two of the first ones wait."""
+    monkeypatch.setattr(threads, "SLICE", 0)
+    begun, active, most, steps = [], [], [], {}
+
+    def train(member, control):
+        begun.append(member)
+        for _ in range(10):
+            control.pause()
+            active.append(member)
+            most.append(len(active))
+            time.sleep(0.002)
+            active.remove(member)
+            steps[member] = steps.get(member, 0) + 1
+        ended.append((member, dict(steps), len(begun)))
+        return member
+
+    ended = []
+    found = in_parallel(train, range(n_members), n_threads, 0, "train", takes_turns=True)
+    assert found == list(range(n_members)) and max(most) == n_threads
+    first, known, n_begun = ended[0]
+    n_active = n_threads + n_members % n_threads
+    assert n_begun >= n_active
+    assert min(known.get(member, 0) for member in range(n_active)) >= 5, "one waits for others"
+
+
+@pytest.mark.parametrize("n_members, limit", [(4, None), (1, None), (2, None), (5, 100)])
+def test_members_that_use_all_threads_or_have_a_limit_take_no_turns(n_members, limit):
+    if limit is not None:
+        limit = TimeLimit(time.perf_counter() + limit)
+
+    def has_turns(member, control):
+        return control.turns is not None
+
+    given = {"limit": limit, "takes_turns": True}
+    assert not any(in_parallel(has_turns, range(n_members), 2, 0, "", **given))
+    assert not any(in_parallel(has_turns, range(3), 2, 0, ""))
+    assert all(in_parallel(has_turns, range(3), 2, 0, "", takes_turns=True))
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_members_that_wait_for_their_turn_end_early(error):
+    """An error, or an interrupt, ends those that work and those that wait."""
+    end, ended = time.monotonic() + 30, []
+
+    def train(member, control):
+        if member == 0 and error is KeyboardInterrupt:
+            _thread.interrupt_main()
+        elif member == 0:
+            raise error("member 0")
+        waits(control, end)
+        ended.append(member)
+
+    with pytest.raises(error):
+        in_parallel(train, range(5), 3, 0, "train", takes_turns=True)
+    while len(ended) < 3 and time.monotonic() < end:
+        time.sleep(0.001)
+    assert time.monotonic() < end
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ObliqueBoostingClassifier(40, n_bags=3, random_state=0),
+        RandomHingeForestRegressor(20, n_bags=5, max_iter=200, random_state=0),
+    ],
+)
+def test_bags_take_turns_and_are_the_same(estimator, table, monkeypatch):
+    X, y = table
+    monkeypatch.setattr(threads, "SLICE", 0)
+    alone = clone(estimator).fit(X, y[is_classifier(estimator)])
+    turns = []
+
+    def counted(self, own=threads.Turns.pause):
+        turns.append(self)
+        own(self)
+
+    monkeypatch.setattr(threads.Turns, "pause", counted)
+    shared = clone(estimator).set_params(n_jobs=2).fit(X, y[is_classifier(estimator)])
+    assert len(turns) >= 3 * 20 and len(set(turns)) == 1
+    np.testing.assert_array_equal(alone.predict(X), shared.predict(X))
+    monkeypatch.setattr(method, "MANY_ROWS", 10)
+    clone(shared).fit(X, y[is_classifier(estimator)])
+    assert len(set(turns)) == 1, "of many rows, no more bags than threads exist"
+
+
+@pytest.mark.parametrize("which", ["linear", "depth", "decay"])
+def test_small_models_that_choose_settings_are_trained_at_the_same_time(which, monkeypatch):
+    """The first two wait for each other."""
+    barrier, calls = Barrier(2), count()
+    places = {"decay": (DecayTrial, "_trained"), "linear": (boosting_trials.Trial, "_score")}
+    place = places.get(which, places["linear"])
+    own = getattr(*place)
+
+    def met(self, *member):
+        if next(calls) < 2:
+            barrier.wait(30)
+        return own(self, *member)
+
+    monkeypatch.setattr(*place, met)
+    monkeypatch.setattr(boosting_trials, "MIN_DEPTH_ROWS", 100 if which == "depth" else 10**6)
+    X = np.random.default_rng(0).normal(size=(150, 4))
+    y = X[:, 0] + np.random.default_rng(1).normal(size=150)
+    estimator = ObliqueBoostingRegressor(20, n_bags=1, linear_start=None, random_state=0)
+    if which == "depth":
+        estimator.set_params(linear_leaves=False)
+    if which == "decay":
+        estimator = RandomHingeForestRegressor(20, n_bags=2, max_iter=80, random_state=0)
+    shared = estimator.set_params(n_jobs=2).fit(X, y)
+    assert next(calls) > 2
+    monkeypatch.setattr(*place, own)
+    alone = clone(estimator).set_params(n_jobs=1).fit(X, y)
+    np.testing.assert_array_equal(alone.predict(X), shared.predict(X))
 
 
 @pytest.mark.skipif(

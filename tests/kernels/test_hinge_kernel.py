@@ -21,6 +21,7 @@ from skforest.table.feature_grid import FeatureGrid
 from skforest.training.hinge_bag import BagSettings, HingeTraining, new_arrays
 from skforest.training.hinge_input import HingeInput
 from skforest.training.hinge_packing import HingePacker, compacted
+from skforest.training.threads import Control
 
 NEVER = np.zeros(1, dtype=np.uint8)
 
@@ -419,7 +420,7 @@ def bag_of(how, fields=None, seed=0, n=200, weight=None):
     )
     target = y[:, None].astype(float)
     weight = np.ones(n) if weight is None else weight
-    training = HingeTraining(source, target, LogLossKernel(3), weight, how, seed, NEVER)
+    training = HingeTraining(source, target, LogLossKernel(3), weight, how, seed, Control())
     training.run()
     return training, source
 
