@@ -18,6 +18,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 import skforest.training.hinge
 from benchmarks.compare.peers import IMAGES as PEERS_IMAGES
 from benchmarks.lib import cells, comparison, data, groups, scores
+from benchmarks.lib.groups import pick
 from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import mean_sd
 from benchmarks.measure.co2 import TREES, VARIANTS
@@ -69,6 +70,7 @@ FEW = (40, 100, 200)  # training rows
 WITHOUT_DECAY = HingeProcedure(weight_decay=0.0)
 STEP_ROWS = (300, 1000, 5000)
 STEP_FACTORS = (2, 4)  # times half of the default number of steps
+WIDE = (300, 1000, 5000)  # columns of random tables of 100 training rows
 MEASURES = {f"images/{name}": Measure(f"error, {name}", "%", more=False) for name in IMAGES}
 MEASURES |= {
     f"small/{name}": Measure(
@@ -89,6 +91,10 @@ MEASURES |= {
     ),
     "speed/row": Measure("predict of 4000 rows, Letter, per row", "us", more=False),
     "speed/single": Measure("predict of one row, Letter", "us", more=False),
+}
+MEASURES |= {
+    f"wide/{n}": Measure(f"predict of 4000 rows and {n} columns, per row", "us", more=False)
+    for n in WIDE
 }
 MEASURES |= {
     f"temperature/{power}": Measure(
@@ -314,6 +320,23 @@ def speed(options):
         yield Row(f"speed/{name}", times, f"median {statistics.median(times):.1f} us")
 
 
+def wide(options):
+    """Processor time of one thread to predict many rows of wide tables."""
+    random = np.random.default_rng(0)
+    for n_columns in WIDE:
+        X = random.standard_normal((100, n_columns), dtype=np.float32)
+        rows = random.standard_normal((pick(options, 4000, 100), n_columns), dtype=np.float32)
+        model = RandomHingeForestClassifier(max_iter=300, random_state=0)
+        model.fit(X, X[:, 0] + X[:, 1] * X[:, 2] > 0)
+        times = []
+        for _ in range(5):
+            start = time.process_time()
+            model.predict(rows)
+            times.append((time.process_time() - start) * 1e6 / len(rows))
+        note = f"median {statistics.median(times):.1f} us, {model.forest_.nbytes / 1e6:.1f} MB"
+        yield Row(f"wide/{n_columns}", times, note)
+
+
 def images_table(stored):
     """Return the table of test errors on letters, digits and satellite pixels, of all models."""
     sets = PEERS_IMAGES["classification"]
@@ -358,7 +381,7 @@ def images_table(stored):
     return ("Model", *(cells.TITLES[name] for name in sets), "Command"), cells.filled(rows)
 
 
-GROUPS = (images, small, temperature, few_rows, steps, decay, special, speed)
+GROUPS = (images, small, temperature, few_rows, steps, decay, special, speed, wide)
 OPTIONS = groups.SETS | groups.SEEDS
 TABLES = {"images": images_table}
 

@@ -1,6 +1,7 @@
 """Measurements of training on several workers, and on more rows than memory holds.
 
     python -m benchmarks.measure.scale threads [--rounds N] [--counts N ...] [--quick]
+    python -m benchmarks.measure.scale few-rows [--rounds N] [--counts N ...] [--quick]
     python -m benchmarks.measure.scale backend [--rounds N] [--counts N ...] [--quick]
     python -m benchmarks.measure.scale partitions [--rounds N] [--counts N ...] [--quick]
     python -m benchmarks.measure.scale steps [--rounds N] [--quick]
@@ -10,7 +11,9 @@
 
 Forests of 16 trees of depth 12 are fitted on 10^6 rows of 50 features in float32, with two
 classes. ``threads`` compares one thread of this process with several, for the estimators and the
-data of `THREADS`. ``backend`` compares one worker with several processes of dask (`--counts`, by
+data of `THREADS`; ``few-rows`` does so for fits of 5000 rows of 20 features, with the default
+parameters of the estimators of `FEW_ROWS`, which choose settings by small models and train few
+bags. ``backend`` compares one worker with several processes of dask (`--counts`, by
 default two) that `joblib.parallel_config` names, for 48 trees. ``partitions`` does so for
 `skforest.dask`, with 16 partitions, and compares the accuracy with that of trees that see all
 rows. ``steps`` measures what does not get faster with more workers, and computes from it the
@@ -41,6 +44,8 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+from sklearn.base import is_classifier
+from sklearn.datasets import make_classification, make_friedman1
 
 from benchmarks.lib import cells, groups
 from benchmarks.lib.groups import pick
@@ -48,12 +53,15 @@ from benchmarks.lib.results import Measure, Row
 from benchmarks.lib.timing import interleave, ratios, seconds
 from skforest import (
     BlendedForestClassifier,
+    BlendedForestRegressor,
     CO2ForestClassifier,
     E2EDecisionForestClassifier,
     Forest,
     ManifoldForestClassifier,
     ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
     RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
 )
 
 N_FEATURES, N_TREES, N_PARTITIONS = 50, 16, 16
@@ -70,6 +78,14 @@ THREADS = {
         500_000,
     ),
 }
+FEW_ROWS = (
+    ObliqueBoostingClassifier,
+    ObliqueBoostingRegressor,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
+    BlendedForestClassifier,
+    BlendedForestRegressor,
+)
 COUNTS_OF_THREADS = (2, 4, 8, 16, 32, 64)
 COUNTS_OF_WORKERS = (2, 4, 8, 16)
 SIZES = [10**6, 10**7, 10**8, 10**9]
@@ -99,6 +115,13 @@ OVER_THREADS = {
     )
     for name, (kind, _, _) in THREADS.items()
     for what in ("fit", "predict")
+    for count in COUNTS_OF_THREADS
+}
+OVER_THREADS |= {
+    f"few-rows/{kind.__name__}-{count}": Measure(
+        f"{kind.__name__}.fit, one thread over {count}", "x"
+    )
+    for kind in FEW_ROWS
     for count in COUNTS_OF_THREADS
 }
 MEASURES = {
@@ -164,6 +187,22 @@ def threads(options):
 
         names = [f"threads/{name}-fit", f"threads/{name}-predict"]
         yield from _over_one(_taking_turns(on, options), names)
+
+
+def few_rows(options):
+    """Seconds of one thread over those of several, of fits of 5000 rows with defaults."""
+    n = pick(options, 5000, 200)
+    for kind in FEW_ROWS:
+        make = make_classification if is_classifier(kind()) else make_friedman1
+        given = {"n_classes": 3, "n_informative": 8, "flip_y": 0.1}
+        given = given if make is make_classification else {"noise": 2.0}
+        X, y = make(n, 20, random_state=0, **given)
+
+        def on(n_jobs, kind=kind, X=X, y=y):
+            model = kind(random_state=0, n_jobs=n_jobs)
+            return (seconds(model.fit, X, y),)
+
+        yield from _over_one(_taking_turns(on, options), [f"few-rows/{kind.__name__}"])
 
 
 def backend(options):
@@ -527,9 +566,9 @@ def _seconds_text(work, fixed):
     return f"{work:.3g} s of work to share, {fixed:.3g} s of one process"
 
 
-GROUPS = (threads, backend, partitions, steps, memory, workers, costs)
+GROUPS = (threads, few_rows, backend, partitions, steps, memory, workers, costs)
 OPTIONS = {"--counts": {"nargs": "*", "type": int, "help": "numbers of threads or workers"}}
-TABLES = {"scale": partial(cells.noted, script="measure.scale", groups=GROUPS[1:-1])}
+TABLES = {"scale": partial(cells.noted, script="measure.scale", groups=GROUPS[2:-1])}
 TABLES |= {"costs": cost_table, "threads": thread_table}
 
 if __name__ == "__main__":

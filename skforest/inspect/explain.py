@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from numbers import Integral
 
 import numpy as np
@@ -18,12 +18,13 @@ from ..table.frames import as_array, as_frame, mixed_rows, stacked_rows
 from ..table.matrix import dense
 from ..training.threads import in_parallel
 from .contents import output_number, value_rows
+from .mixtures import explain_mixtures
 
 UNITS = ("auto", "raw", "response")
 MAX_BACKGROUND = 100  # rows of X that background=None takes
 MAX_EXACT = 16  # 2^16 sets of mixtures take milliseconds
 N_CHUNKS = 16  # parts of a forest that are explained in parallel; fixed, as is the order of sums
-BLOCK = 1 << 22  # numbers of an array of values, or of mixtures of rows, that exist at a time
+BLOCK = 1 << 22  # numbers of an array of values that exist at a time
 EPSILON = 2.0**-23  # of float32, twice its rounding error
 
 
@@ -243,7 +244,7 @@ def values_of_table(estimator, X, background, classes):
         _Game([part], 1 if classes is None else len(classes)),
         (*X.shape, background.shape[0]),
     )
-    return _explain_mixtures([part], game, shape, 0, 2, None)[0][:, 0]
+    return explain_mixtures([part], game, shape, 0, 2, None)[0][:, 0]
 
 
 def _check_parameters(units, max_exact, n_permutations):
@@ -367,6 +368,21 @@ class _ForestPart:
         self.n_columns = forest.n_features
         self.respond = forest.response_mapped
 
+    @cached_property
+    def read(self):
+        """ndarray of int: the features that the response depends on."""
+        forest = self.forest
+        _, feature, weight = forest.router.expand(np.unique(forest.direction))
+        is_read = np.zeros(forest.n_features, dtype=bool)
+        is_read[feature[weight != 0]] = is_read[forest.slope_feature] = True
+        is_read[forest.feature_map.is_constant] = False
+        return np.flatnonzero(is_read)
+
+    @property
+    def players(self):
+        """ndarray of int: the players of these features."""
+        return np.unique(self.player[self.read])
+
     def map_rows(self, X, background):
         """Keep the rows and the background."""
         self.X = self._mapped(X)
@@ -380,11 +396,19 @@ class _ForestPart:
             Z = self.forest.map_coded(dense(self.model._validate_predict(X)))
         return np.ascontiguousarray(Z, dtype=np.float32)
 
-    def mixture(self, i, rows, is_taken):
-        """Rows with the players that are taken from row i, and others from background rows."""
+    def mixture(self, i, rows, is_taken, players):
+        """Rows with the players that are taken from row i, and others from background rows.
+
+        `is_taken` has some players on the last axis, which include those of this part.
+        """
         background = self.background[rows][:, None, None, None]
-        mixture = np.where(is_taken[..., self.player], self.X[i], background)
-        return np.ascontiguousarray(mixture.reshape(-1, mixture.shape[-1]))
+        read, shape = self.read, (*is_taken.shape[:-1], self.n_columns)
+        is_taken = is_taken[..., np.searchsorted(players, self.player[read])]
+        mixture = np.where(is_taken, self.X[i, read], background[..., read])
+        if len(read) < self.n_columns:
+            mixture, of_read = np.array(np.broadcast_to(background, shape)), mixture
+            mixture[..., read] = of_read
+        return np.ascontiguousarray(mixture.reshape(-1, self.n_columns))
 
 
 class _OtherPart:
@@ -401,10 +425,11 @@ class _OtherPart:
         if getattr(X, "ndim", 2) > 2:  # images, of which models read flat rows, too
             X, background = (np.reshape(rows, (len(rows), -1)) for rows in (X, background))
         self.background, self.n_columns = background, X.shape[1]
+        self.players = np.arange(self.n_columns)
         with _of_background():
             self.rows = stacked_rows(background, X)
 
-    def mixture(self, i, rows, is_taken):
+    def mixture(self, i, rows, is_taken, players):
         """As `_ForestPart.mixture`, with the columns of the table as players."""
         number = np.arange(rows.start, rows.stop)[:, None, None, None, None]
         number = np.where(is_taken, self.background.shape[0] + i, number)
@@ -425,7 +450,7 @@ def _explain(game, shape, max_exact, seed, n_pairs, n_jobs, has_pairs=False):
         if part not in sampled
     ]
     if sampled:
-        found.append(_explain_mixtures(sampled, game, shape, seed, n_pairs, n_jobs, has_pairs))
+        found.append(explain_mixtures(sampled, game, shape, seed, n_pairs, n_jobs, has_pairs))
     for more_values, more_variance in found:
         values += more_values.reshape(values.shape)
         variance += more_variance.reshape(values.shape)
@@ -497,71 +522,6 @@ def _tree_arrays(forest, number, player, largest):
     margin = EPSILON * (n_terms + 4) * size
     terms = start, feature[order], weight[order]
     return tree.child, tree.threshold, tree.direction, *terms, margin
-
-
-# ------------------------------------------------------------------------------ any other response
-
-
-def _explain_mixtures(parts, game, shape, seed, n_pairs, n_jobs, has_pairs=False):
-    """Values of a sum of models of any kind, from permutations, and their variances.
-
-    For each pair of a row and a background row, the rows between the two are predicted along a
-    permutation of the players, in which one player after the other is taken from the first row.
-    """
-    n_samples, n_inputs, n_background = shape
-    size = max(1, BLOCK // (2 * n_pairs * (n_inputs + 1) * _n_columns(parts)))
-
-    def explain(i, control):
-        random = random_stream(seed, 1 + i)
-        total = np.zeros((2, n_inputs if has_pairs else 1, n_inputs, game.n_outputs))
-        for start in range(0, n_background, size):
-            rows = slice(start, min(start + size, n_background))
-            # Orders of random numbers: a RandomState permutes one row at a time.
-            drawn = random.uniform(size=(rows.stop - start, n_pairs, n_inputs))
-            forward = np.argsort(drawn, axis=2)
-            # (rows, pairs, 2, n_inputs): each permutation, and its reverse.
-            order = np.stack([forward, forward[..., ::-1]], axis=2)
-            for j in range(total.shape[1]):
-                if has_pairs:
-                    change = _changes(parts, game, i, rows, order, (j, True))
-                    change = (change - _changes(parts, game, i, rows, order, (j, False))) / 2
-                else:
-                    change = _changes(parts, game, i, rows, order)
-                of_pair = change.mean(axis=2)
-                total[0, j] += of_pair.mean(axis=1).sum(axis=0)
-                total[1, j] += (of_pair.var(axis=1, ddof=1) / n_pairs).sum(axis=0)
-        return total / np.array([n_background, n_background**2])[:, None, None, None]
-
-    done = np.array(in_parallel(explain, range(n_samples), n_jobs, 0, "shapley_values"))
-    return done[:, 0], done[:, 1]
-
-
-def _changes(parts, game, i, rows, order, fixed=None):
-    """Change of the response by each player along permutations, from background rows to row i.
-
-    A `fixed` player is always taken from row i, or never: a pair of its number and a bool.
-    Returns an array of shape (n_rows, n_pairs, 2, n_inputs, n_outputs).
-    """
-    n_inputs = order.shape[-1]
-    rank = np.argsort(order, axis=-1)[..., None, :]
-    size = max(1, BLOCK // (order.size // n_inputs * _n_columns(parts)))
-    responses = []
-    for start in range(0, n_inputs + 1, size):
-        step = np.arange(start, min(start + size, n_inputs + 1))
-        is_taken = rank < step[:, None]  # (n_rows, n_pairs, 2, n_steps, n_inputs)
-        if fixed is not None:
-            is_taken[..., fixed[0]] = fixed[1]
-        mixtures = ((part, part.mixture(i, rows, is_taken)) for part in parts)
-        responses.append(game.respond(mixtures).reshape(*is_taken.shape[:-1], game.n_outputs))
-    change = np.empty((*order.shape, game.n_outputs))
-    gains = np.diff(np.concatenate(responses, axis=-2), axis=-2)
-    np.put_along_axis(change, order[..., None], gains, axis=-2)
-    return change
-
-
-def _n_columns(parts):
-    """Largest number of columns that a model reads."""
-    return max(part.n_columns for part in parts)
 
 
 # -------------------------------------------------------------------------------------- the result

@@ -43,7 +43,9 @@ N_BARS = 15  # columns in the table of importances
 N_EFFECTS, N_POINTS, N_EFFECT_ROWS = 6, 25, 100  # panels, and points of each for so many rows
 N_PAIRED, N_PAIR_ROWS = 4, 40  # columns whose pairs are measured, on the square of so many rows
 N_PICTURE_ROWS = 100  # of the picture of the first pair
-N_BACKGROUND = 100
+# Rows that explained ones are compared with, at most; fewer if there are more than 100 columns, as
+# the time is proportional to the product of both.
+N_BACKGROUND, LEAST_BACKGROUND, N_EXCHANGED = 100, 10, 10_000
 MAX_CURVES = 10  # classes with a curve each
 MAX_POINTS = 1000  # of a scatter plot
 N_TREES, TREE_DEPTH = 2, 3
@@ -553,7 +555,8 @@ def _rows(subject):
         kinds = {"smallest prediction": order[0], "median prediction": order[len(order) // 2]}
         kinds["largest prediction"] = order[-1]
     rows = np.array(list(kinds.values()))
-    background = subject.rows.replaced(subject.sample(N_BACKGROUND))
+    n_most = max(LEAST_BACKGROUND, min(N_BACKGROUND, N_EXCHANGED // len(subject.names)))
+    background = subject.rows.replaced(subject.sample(n_most))
     X = subject.rows.replaced(rows)
     if subject.has_transformers:
         classes = predicted.classes_ if subject.is_class else None
@@ -565,7 +568,7 @@ def _rows(subject):
     section, names, cells = Section("Three rows explained"), subject.names, np.asarray(X, object)
     section.say(
         "Contributions of columns to the prediction of a row, beside its mean for "
-        f"{min(N_BACKGROUND, subject.n_rows)} other rows (Shapley values)."
+        f"{min(n_most, subject.n_rows)} other rows (Shapley values)."
     )
     pictures = []
     for i, (kind, row) in enumerate(kinds.items()):

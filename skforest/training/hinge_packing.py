@@ -6,6 +6,9 @@ from ..forest import Forest
 from ..table.matrix import DENSE_BLOCK, dense
 
 BLOCK = 4096  # rows routed at once
+# Inner products that read at least this share of the features are dense: sparse ones take longer
+# for each feature. `python -m benchmarks.measure.hinge wide` shows the time.
+DENSE_SHARE = 0.25
 
 
 class HingePacker:
@@ -96,22 +99,23 @@ class HingePacker:
         return unit, weights * scale[:, :, None] * unit[:, None]
 
     def _directions(self):
-        """Return inner products as dense directions for one patch, otherwise as sparse ones."""
+        """Return inner products as dense directions if they read many features, or as sparse."""
         fields, n, weights = self.source.receptive_fields, len(self.source.mean), self.weights
-        if len(fields) == 1:
-            found = {"dense": np.zeros((weights.shape[2], n))}
-            found["dense"][:, fields[0]] = weights[0].T
-            if self.settings.identity:
-                found["sparse_start"] = np.arange(n + 1)
-                found["sparse_feature"] = np.arange(n)
-                found["sparse_weight"] = 1 / self.source.unit
-            return found
         n_patches, patch_size, n_linear = weights.shape
-        return {
-            "sparse_start": np.arange(n_patches * n_linear + 1) * patch_size,
-            "sparse_feature": np.repeat(fields, n_linear, axis=0).ravel(),
-            "sparse_weight": weights.transpose(0, 2, 1).ravel(),
-        }
+        n_columns, n_products = n * self.settings.identity, n_patches * n_linear
+        size = np.repeat([1, patch_size], [n_columns, n_products])
+        feature = np.arange(n_columns), np.repeat(fields, n_linear, axis=0).ravel()
+        weight = (1 / self.source.unit)[:n_columns], weights.transpose(0, 2, 1).ravel()
+        found = {}
+        if n_patches == 1 and patch_size >= DENSE_SHARE * n:
+            found["dense"] = np.zeros((n_linear, n))
+            found["dense"][:, fields[0]] = weights[0].T
+            size, feature, weight = size[:n_columns], feature[:1], weight[:1]
+        if len(size):
+            found["sparse_start"] = np.append(0, np.cumsum(size))
+            found["sparse_feature"] = np.concatenate(feature)
+            found["sparse_weight"] = np.concatenate(weight)
+        return found
 
 
 def compacted(forest, table, weight, known=None):

@@ -14,6 +14,7 @@ from makers import kernel_targets as targets_for
 from skforest._kernels.base.loss import LogLossKernel, SquaredErrorKernel
 from skforest._kernels.hinge.features import padded
 from skforest._kernels.hinge.trainer import HingeTrainer, padded_vector
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skforest import Forest, RandomHingeForestClassifier
@@ -531,3 +532,24 @@ def test_an_infinite_loss_on_the_way_leaves_the_best_model(monkeypatch):
         training, _ = bag_of(settings(n_steps=40, validation_fraction=0.2))
     np.testing.assert_array_equal(training.trainer.arrays["direction"], training.best["direction"])
     assert training.record["validation_scores_"].tolist() == [-2.0, -1.0, -1.5]
+
+
+@pytest.mark.parametrize("features", ["linear", "both"])
+def test_inner_products_of_few_columns_are_sparse(features, monkeypatch):
+    """They read 60 of 300 columns; as dense directions, they say the same up to rounding."""
+    monkeypatch.setattr("skforest.training.hinge.MANY_COLUMNS", 40)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 300)).astype(np.float32)
+    y = X[:, 7] > X[:, 150]
+    model = RandomHingeForestClassifier(
+        20, n_bags=2, max_iter=60, features=features, random_state=0
+    )
+    few = clone(model).fit(X, y).forest_
+    assert np.diff(few.sparse_start).max() == 60
+    monkeypatch.setattr("skforest.training.hinge_packing.DENSE_SHARE", 0.2)
+    many = clone(model).fit(X, y).forest_
+    assert len(many.dense) >= 40 and not len(few.dense)
+    pairs = [abs(forest.directions()).toarray() for forest in (few, many)]
+    np.testing.assert_allclose(*pairs, rtol=1e-6)
+    rows = rng.normal(size=(40, 300))
+    np.testing.assert_allclose(few.response(rows), many.response(rows), atol=1e-5)

@@ -159,8 +159,8 @@ def test_the_first_prediction_of_a_large_forest_sorts_nothing(monkeypatch):
     X = np.ones((2, 3), dtype=np.float32)
     np.testing.assert_array_equal(forest.predict(X), [1, 1])
     assert forest.router.pool is None
-    # The decision needs no array of splits.
-    arrays = {"tree_start": forest.tree_start}
+    # The decision does not need to know which splits use them.
+    arrays = {name: array for name, array in forest.arrays.items() if name != "direction"}
     assert pooled_directions(arrays, n_features=3, n_stored=len(forest.direction)) is None
 
 
@@ -168,6 +168,7 @@ def test_the_first_prediction_of_a_large_forest_sorts_nothing(monkeypatch):
 def test_a_pool_pays_where_a_row_passes_more_splits_than_there_are_directions(n_stored, pays):
     """Four complete trees of depth 3: a row passes twelve splits."""
     arrays = complete_forest(3, 4).arrays
+    arrays["sparse_start"] = np.arange(n_stored + 1)
     arrays["direction"] = np.int32(3 + np.arange(28) % max(n_stored, 1))
     if n_stored == 0:
         arrays["direction"] = np.zeros(28, dtype=np.int32)
@@ -175,6 +176,18 @@ def test_a_pool_pays_where_a_row_passes_more_splits_than_there_are_directions(n_
     assert (is_used is not None) == pays
     if pays:
         assert is_used.tolist() == [False] * 3 + [True] * n_stored
+
+
+@pytest.mark.parametrize("n_dense, pays", [(3, True), (4, False)])
+def test_terms_count_where_directions_have_different_numbers(n_dense, pays):
+    """Half of the splits have one term, half have three: a row that passes twelve reads 24."""
+    arrays = complete_forest(3, 4).arrays
+    arrays["sparse_start"] = np.arange(15)
+    arrays["dense"] = np.ones((n_dense, 3), dtype=np.float32)
+    code = np.concatenate([3 + np.arange(14), 17 + np.arange(14) % n_dense])
+    arrays["direction"] = code.astype(np.int32)
+    is_used = pooled_directions(arrays, 3, 14 + n_dense)
+    assert (is_used is not None) == pays
 
 
 def test_single_features_have_no_pool():

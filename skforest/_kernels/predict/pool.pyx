@@ -2,8 +2,9 @@
 
 A row is projected on the K directions once, ``z[i, k] = a_k . x_i``; the nodes of all trees are
 stored as (threshold, column k, child). A row then goes right if ``z[i, k] > threshold``. Without a
-pool, a row is projected about log2(L) times in a tree of L leaves. Therefore, a pool pays if K is
-at most the sum of log2(L) over the trees.
+pool, a row is projected about log2(L) times in a tree of L leaves. Therefore, a pool pays if the K
+directions together have at most as many terms as the mean split, times the sum of log2(L) over the
+trees.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -41,20 +42,25 @@ cdef enum:
 def pooled_directions(arrays, n_features, n_stored):
     """Return a mask of the directions that splits use, by code; None if no pool pays.
 
-    A direction is stored once per split unless splits share it. If a forest stores more directions
-    (n_stored: boxes, sparse and dense rows) than a row passes splits, no pool pays, and no array
-    of splits is read, which would take long in a forest with millions of splits.
+    A direction is stored once per split unless splits share it. If the n_stored directions (boxes,
+    sparse and dense rows) have more terms than a row can pass, no pool pays, and `direction` is
+    not read, which would take long in a forest with millions of splits.
     """
     n_leaves = (np.diff(arrays["tree_start"]) + 1) // 2
     n_passed = np.log2(n_leaves).sum()
-    # Single features are read from the table as fast as from a pool.
-    if not 0 < n_stored <= n_passed:
+    n_boxes, dense = len(arrays["box_corner"]), arrays["dense"]
+    of_sparse = np.diff(arrays["sparse_start"])
+    largest = n_features if len(dense) else of_sparse.max(initial=1)
+    if not n_stored or n_boxes + of_sparse.sum() + dense.size > n_passed * largest:
         return None
+    # Terms of all directions by code. Boxes of any size take about the same time.
+    ones, of_dense = np.ones(n_features + n_boxes), np.full(len(dense), n_features)
+    n_terms = np.concatenate([ones, of_sparse, of_dense])
     is_used = np.zeros(n_features + n_stored, dtype=bool)
     is_used[arrays["direction"]] = True
-    if np.count_nonzero(is_used) > n_passed or not is_used[n_features:].any():
-        return None
-    return is_used
+    # Single features are read from the table as fast as from a pool.
+    is_large = n_terms[is_used].sum() > n_passed * n_terms[arrays["direction"]].mean()
+    return None if is_large or not is_used[n_features:].any() else is_used
 
 
 cdef class OverPool(Way):
