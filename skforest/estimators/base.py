@@ -434,7 +434,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             table, _ = self._read(given, list(levels), reset=False)
             X = given if table is None else table.matrix(levels)
             X = self._validated(X, reset=False if table is None else None)
-            if names is not None and X.shape[0] <= FEW_ROWS:
+            if names is not None and (X.shape[0] <= FEW_ROWS or not levels):
                 # The next ones are read faster. `Forest.__getstate__` leaves the reader out.
                 self.forest_._cached_reader = FrameReader(given, names, levels)
         return X if self._scales_features or sparse.issparse(X) else as_bytes(X)

@@ -1,4 +1,4 @@
-"""A few rows of data frames or dicts, read without the validation of `read_table`."""
+"""Data frames or dicts of the columns of earlier ones, without the validation of `read_table`."""
 
 from numbers import Integral, Real
 
@@ -9,10 +9,11 @@ from .records import is_records
 
 
 class FrameReader:
-    """Reads a few rows of data frames with the same columns as a validated frame, or of dicts.
+    """Reads data frames with the same columns as a validated frame, or dicts.
 
-    Frames with equal names and dtypes are not validated again, which would take much longer than
-    predicting.
+    Frames with equal names and dtypes are not validated again, which would take longer than
+    predicting a few rows, or many columns. With more than `FEW_ROWS` rows, they must hold numbers
+    of NumPy's dtypes only.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class FrameReader:
         if is_records(X):
             return self._matrix_of_records(X)
         columns, dtypes = _layout(X)
-        if self.dtypes is None or dtypes != self.dtypes or len(X) > FEW_ROWS:
+        if self.dtypes is None or dtypes != self.dtypes or (self.levels and len(X) > FEW_ROWS):
             return None
         if columns is not self.columns:
             # A pandas index compares names faster than a list does.
@@ -58,6 +59,8 @@ class FrameReader:
             rows = X.to_numpy()
             if rows.dtype in (np.uint8, np.float32, np.float64):
                 return np.ascontiguousarray(rows)
+            if len(rows) > FEW_ROWS:
+                return None
             rows = rows.tolist()
         return self._matrix_of(rows)
 

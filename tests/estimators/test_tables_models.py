@@ -207,7 +207,8 @@ def test_few_rows_of_known_columns_are_read_without_validation(estimator):
         np.testing.assert_array_equal(response(estimator, rows), expected[start : start + 2])
     new = pd.concat([frame[1:2]] * 2)
     new["city"], new["shop"] = ["Paris", "Bern"], "nowhere"
-    many = response(estimator, pd.concat([new] * 40))
+    with pytest.warns(UserWarning, match="'shop' of X has only levels that were not in fit"):
+        many = response(estimator, pd.concat([new] * 40))
     np.testing.assert_array_equal(response(estimator, new), many[:2])
 
 
@@ -220,6 +221,32 @@ def test_few_rows_without_the_names_of_fit_warn_each_time():
             model.predict(frame[:2].set_axis([0, 1], axis=1))
     model.predict(frame[:2])
     assert vars(model.forest_)["_cached_reader"].matrix(frame[:2]) is not None
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_of_numbers_of_any_length_are_read_without_validation(library):
+    """For thousands of columns, it takes far longer than predicting."""
+    maker = pytest.importorskip(library).DataFrame
+    columns = {
+        f"x{j}": column for j, column in enumerate(np.random.default_rng(0).normal(size=(3, N)))
+    }
+    columns["x2"] = columns["x2"].astype(np.float32)
+    frame, y = maker(columns), columns["x0"] > columns["x2"]
+    model = skforest.ManifoldForestClassifier(5, random_state=0).fit(frame, y)
+    expected = model.predict_proba(frame)
+    reader = vars(model.forest_)["_cached_reader"]
+    assert reader.matrix(frame).dtype == np.float64
+    np.testing.assert_array_equal(model.predict_proba(frame), expected)
+    with pytest.raises(ValueError, match=r"infinity.*column 'x1'"):
+        model.predict(maker(columns | {"x1": np.where(np.arange(N) == 7, np.inf, 0.0)}))
+    whole = maker({name: np.round(column).astype(np.int32) for name, column in columns.items()})
+    plain = maker({name: np.round(column).astype(np.float64) for name, column in columns.items()})
+    assert reader.matrix(whole) is None and reader.matrix(plain) is None  # of other dtypes
+    np.testing.assert_array_equal(model.predict_proba(whole), model.predict_proba(plain))
+    model.fit(whole, y).predict(whole)
+    assert vars(model.forest_)["_cached_reader"].matrix(whole) is None
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(maker(dict(zip("abc", columns.values()))))
 
 
 def test_few_rows_of_numbers_that_are_levels():
