@@ -93,9 +93,10 @@ class Trial:
         """
         models, limit = list(product(changes, self.parts)), self.request.limit
         limit = None if limit is None else limit.part(TRIAL_SHARE)
+        run = {"n_jobs": self.request.n_jobs, "verbose": 0, "name": "", "takes_turns": True}
         try:
             with local_threads():
-                found = in_parallel(self._score, models, self.request.n_jobs, 0, "", limit)
+                found = in_parallel(self._score, models, limit=limit, **run)
         except NotInTime:
             found = []
         if len(found) < len(models):

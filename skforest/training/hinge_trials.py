@@ -117,13 +117,14 @@ class DecayTrial:
         new = [one for one in product(decays, folds) if one not in self.known]
         if not new:
             return
-        bags, request = range(min(self.method.n_members, N_BAGS)), self.request
-        members, limit = list(product(new, bags)), request.limit
+        bags, limit = range(min(self.method.n_members, N_BAGS)), self.request.limit
+        members = list(product(new, bags))
+        run = {"n_jobs": self.request.n_jobs, "verbose": 0, "name": "", "takes_turns": True}
         if limit is not None:
             limit = limit.part(TRIAL_SHARE * len(decays), at_least=1).ending_in_parts()
         try:
             with local_threads():
-                found = in_parallel(self._trained, members, request.n_jobs, 0, "", limit)
+                found = in_parallel(self._trained, members, limit=limit, **run)
         except NotInTime:
             found = []
         found += [None] * (len(members) - len(found))
