@@ -153,7 +153,7 @@ def shapley_values(
     or boosting for several outputs of labels.
 
     In either case, the values of a row add up to its prediction minus the base value, up to
-    rounding.
+    rounding. Features that no split or leaf of a forest reads have value 0 and take no time.
 
     A boosting classifier averages the probabilities of its bags. For two classes,
     `decision_function` returns the log odds of the mean probability, whereas raw scores are the
@@ -167,7 +167,7 @@ def shapley_values(
 
     Interactions are exact where values are. They take memory for the square of the number of
     features for each row, and a multiple of the time of the values: about ten times with 20
-    features, and twice the number of features where values are sampled.
+    features, and twice the number of features that the model reads where values are sampled.
 
     References
     ----------

@@ -119,7 +119,8 @@ def describe(
     Intervals of scores have 95 % of the scores of 200 bootstrap samples of the rows. Permutation
     importances are the mean decrease of R2, or of minus the log loss, over 5 permutations, on at
     most 500 rows. The interaction of two columns is the share of their joint effect that is not
-    the sum of both effects (Friedman's H squared [1]_).
+    the sum of both effects (Friedman's H squared [1]_). Explained rows are compared with 100
+    other rows, or with 10 to 99 if there are more than 100 columns.
 
     References
     ----------
