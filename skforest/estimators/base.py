@@ -34,7 +34,7 @@ from ..forest import Forest
 from ..forest.edit import with_prior_ratio
 from ..forest.statistics import decision_path, with_prior
 from ..table.feature_map import FeatureMap
-from ..table.few_rows import FrameReader
+from ..table.few_rows import FrameReader, are_few
 from ..table.frames import FEW_ROWS, as_frame
 from ..table.matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ..table.records import is_records
@@ -445,16 +445,11 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         For a single row, full validation takes many times as long as the prediction. It is left to
         all that is not a sound matrix of numbers.
         """
-        forest = getattr(self, "forest_", None)
-        if forest is None:
+        plain = self._plain(X) if are_few(X) else None
+        if plain is None:
             return None
-        if hasattr(self, "feature_names_in_"):
-            X = self._read_again(X)
-        elif not self._is_plain(X) or len(X) > FEW_ROWS:
-            return None
-        elif not X.flags.c_contiguous:
-            X = np.ascontiguousarray(X)
-        return forest.row_map.features(X, True, self._takes_missing)
+        plain = np.ascontiguousarray(plain)
+        return self.forest_.row_map.features(plain, True, self._takes_missing)
 
     def _read_again(self, X):
         """Dicts, or a frame with the columns of the last one, as a matrix; otherwise None."""
@@ -464,13 +459,15 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
             self.forest_._cached_reader = reader
         return None if reader is None else reader.matrix(X)
 
-    def _is_plain(self, X):
-        """Whether X may be a matrix of numbers that needs no full validation, and is no table."""
+    def _plain(self, X):
+        """X as a matrix that may need no full validation; None if it does, as most tables do."""
+        if not hasattr(self, "forest_"):
+            return None
+        if hasattr(self, "feature_names_in_"):
+            return self._read_again(X)
         if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.char not in "fdB":
-            return False
-        if len(X) > MAX_COUNT:
-            return False
-        return not (hasattr(self, "feature_names_in_") or self.forest_.levels)
+            return None
+        return None if len(X) > MAX_COUNT or self.forest_.levels else X
 
     def _staged_response(self, X):
         """Responses of the first tree or bag, of the first two, and so on."""
@@ -489,16 +486,17 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
     def _routed(self, X, method):
         """Return the result of a method of the forest for the features of the rows.
 
-        A plain matrix of valid numbers needs no full validation. It would take longer than the
-        prediction of few rows, and it would copy many rows.
+        A plain matrix of valid numbers, or a frame like the last one, needs no full validation. It
+        would take longer than the prediction of few rows, and it would copy many rows.
         """
         if type(X) is np.ndarray and X.ndim > 2:  # images, which are then plain rows
             X = self._unfolded(X)
         few = self._few_features(X)
         if few is not None:
             return method(self._routing_forest, few)
-        if hasattr(self, "forest_") and self._is_plain(X):
-            found = in_blocks(partial(self._plain_block, method), X, BLOCK, self.n_jobs)
+        plain = self._plain(X)
+        if plain is not None and len(plain):
+            found = in_blocks(partial(self._plain_block, method), plain, BLOCK, self.n_jobs)
             if found is not None:
                 return found
         X = self._validate_predict(X)

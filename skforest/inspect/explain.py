@@ -371,12 +371,14 @@ class _ForestPart:
     @cached_property
     def read(self):
         """ndarray of int: the features that the response depends on."""
-        forest = self.forest
+        forest, features = self.forest, self.forest.feature_map
         _, feature, weight = forest.router.expand(np.unique(forest.direction))
-        is_read = np.zeros(forest.n_features, dtype=bool)
+        is_read, is_constant = np.zeros((2, forest.n_features), dtype=bool)
         is_read[feature[weight != 0]] = is_read[forest.slope_feature] = True
-        is_read[forest.feature_map.is_constant] = False
-        return np.flatnonzero(is_read)
+        is_constant[features.is_constant] = True
+        if len(features.source):  # what is missing in a constant column may vary
+            is_constant &= features.is_value
+        return np.flatnonzero(is_read & ~is_constant)
 
     @property
     def players(self):

@@ -12,8 +12,8 @@ class FrameReader:
     """Reads data frames with the same columns as a validated frame, or dicts.
 
     Frames with equal names and dtypes are not validated again, which would take longer than
-    predicting a few rows, or many columns. With more than `FEW_ROWS` rows, they must hold numbers
-    of NumPy's dtypes only.
+    predicting a few rows, or many columns. With more than `FEW_ROWS` rows, only frames that become
+    a matrix of floats or bytes are read.
 
     Parameters
     ----------
@@ -26,6 +26,7 @@ class FrameReader:
 
     def __init__(self, X, names, levels):
         self.names, self.keys = names.tolist(), set(names)
+        self.takes_many = True  # until a long frame was converted in vain
         self.columns, self.dtypes = _layout(X)
         if self.dtypes is not None:
             of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
@@ -46,7 +47,9 @@ class FrameReader:
         if is_records(X):
             return self._matrix_of_records(X)
         columns, dtypes = _layout(X)
-        if self.dtypes is None or dtypes != self.dtypes or (self.levels and len(X) > FEW_ROWS):
+        if self.dtypes is None or dtypes != self.dtypes:
+            return None
+        if len(X) > FEW_ROWS and (self.levels or not self.takes_many):
             return None
         if columns is not self.columns:
             # A pandas index compares names faster than a list does.
@@ -60,6 +63,7 @@ class FrameReader:
             if rows.dtype in (np.uint8, np.float32, np.float64):
                 return np.ascontiguousarray(rows)
             if len(rows) > FEW_ROWS:
+                self.takes_many = False
                 return None
             rows = rows.tolist()
         return self._matrix_of(rows)
@@ -96,6 +100,14 @@ class FrameReader:
         if kinds and type(level) not in kinds:
             raise ValueError(value)
         return number_of.get(level, UNKNOWN)
+
+
+def are_few(X):
+    """Return whether X has a few rows; False for sparse matrices."""
+    try:
+        return len(X) <= FEW_ROWS
+    except TypeError:
+        return False
 
 
 def _layout(X):

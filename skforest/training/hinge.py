@@ -74,6 +74,9 @@ class HingeMethod(Method):
         self.source, self.finds_temperature = None, False  # see `prepared`
         self.known = {}  # see `emphasised`
 
+    def __getstate__(self):
+        return vars(self) | {"known": {}}  # futures stay in their process
+
     @property
     def n_members(self):
         """int: number of bags."""

@@ -146,7 +146,7 @@ class DecayTrial:
         return mean > np.sqrt(squares) / weight.sum()
 
     def _trained(self, member, control):
-        """Train a bag, ((decay, fold), number); return its predictions of the fold, or None.
+        """Train the bag ((decay, fold), its number); return its predictions of the fold, or None.
 
         The targets of the fold, in the units of the predictions, and the loss follow.
         """

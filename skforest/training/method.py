@@ -22,9 +22,11 @@ from .shared_threads import SharedThreads
 from .threads import FitTasks, TimeLimit, in_parallel, return_freed_memory
 
 # With at least so many rows, memory freed by threads is returned to the system before trees are
-# joined, and no more members than threads have memory. Chosen without a measurement;
-# `benchmarks.measure.scale memory` shows the effect.
+# joined. Chosen without a measurement; `benchmarks.measure.scale memory` shows the effect.
 MANY_ROWS = 100_000
+# On tables of more numbers, no more members than threads are begun, since each needs memory.
+# Chosen without a measurement.
+MANY_NUMBERS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,7 @@ def train_members(method, data, members, seed, request):
         tasks=tasks,
         state=attributes if method.only_joins else None,
         shared=request.shared,
-        takes_turns=prepared.takes_turns and len(data) < MANY_ROWS,
+        takes_turns=prepared.takes_turns and len(data) * data.X.shape[1] <= MANY_NUMBERS,
     )
     forests, records = map(list, zip(*done))
     if len(data) >= MANY_ROWS:

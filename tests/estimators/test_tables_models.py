@@ -224,7 +224,7 @@ def test_few_rows_without_the_names_of_fit_warn_each_time():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_of_numbers_of_any_length_are_read_without_validation(library):
+def test_frames_of_numbers_of_any_length_are_read_without_validation(library, monkeypatch):
     """For thousands of columns, it takes far longer than predicting."""
     maker = pytest.importorskip(library).DataFrame
     columns = {
@@ -237,6 +237,17 @@ def test_frames_of_numbers_of_any_length_are_read_without_validation(library):
     reader = vars(model.forest_)["_cached_reader"]
     assert reader.matrix(frame).dtype == np.float64
     np.testing.assert_array_equal(model.predict_proba(frame), expected)
+    monkeypatch.setattr("skforest.estimators.base.BLOCK", 64)  # they are predicted in blocks
+    blocks, in_threads = [], skforest.training.threads.in_threads
+    monkeypatch.setattr(
+        "skforest.training.threads.in_threads",
+        lambda function, items, n: (
+            blocks.append((len(items), n)) or in_threads(function, items, n)
+        ),
+    )
+    model.set_params(n_jobs=2)
+    np.testing.assert_array_equal(model.predict_proba(frame), expected)
+    assert blocks == [(-(-N // 64), 2)]
     with pytest.raises(ValueError, match=r"infinity.*column 'x1'"):
         model.predict(maker(columns | {"x1": np.where(np.arange(N) == 7, np.inf, 0.0)}))
     whole = maker({name: np.round(column).astype(np.int32) for name, column in columns.items()})

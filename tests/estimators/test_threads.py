@@ -353,9 +353,23 @@ def test_bags_take_turns_and_are_the_same(estimator, table, monkeypatch):
     shared = clone(estimator).set_params(n_jobs=2).fit(X, y[is_classifier(estimator)])
     assert len(turns) >= 3 * 20 and len(set(turns)) == 1
     np.testing.assert_array_equal(alone.predict(X), shared.predict(X))
-    monkeypatch.setattr(method, "MANY_ROWS", 10)
+    monkeypatch.setattr(method, "MANY_NUMBERS", 10)
     clone(shared).fit(X, y[is_classifier(estimator)])
     assert len(set(turns)) == 1, "of many rows, no more bags than threads exist"
+
+
+def test_what_threads_share_is_not_sent_to_processes(table):
+    """Importances that a thread of a hinge forest waits for cannot be pickled."""
+    X, y = table
+    model = RandomHingeForestRegressor(20, n_bags=2, max_iter=40, random_state=0)
+    request = model._request()
+    data = model._read_training_set(X, y[False], request)
+    data, shared = model._method(model._settings(data, request)).prepared(data, range(2), request)
+    bag, _ = shared.train(data, 0, Control())
+    again = pickle.loads(pickle.dumps(shared))
+    assert shared.known and not again.known
+    same, _ = again.train(data, 0, Control())
+    np.testing.assert_array_equal(bag.response(X), same.response(X))
 
 
 @pytest.mark.parametrize("which", ["linear", "depth", "decay"])

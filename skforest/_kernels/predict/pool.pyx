@@ -2,9 +2,9 @@
 
 A row is projected on the K directions once, ``z[i, k] = a_k . x_i``; the nodes of all trees are
 stored as (threshold, column k, child). A row then goes right if ``z[i, k] > threshold``. Without a
-pool, a row is projected about log2(L) times in a tree of L leaves. Therefore, a pool pays if the K
-directions together have at most as many terms as the mean split, times the sum of log2(L) over the
-trees.
+pool, a row is projected about log2(L) times in a tree of L leaves. Therefore, a pool pays if all K
+directions have at most as many terms as the direction of a split has on average, times the sum of
+log2(L) over the trees.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -43,8 +43,8 @@ def pooled_directions(arrays, n_features, n_stored):
     """Return a mask of the directions that splits use, by code; None if no pool pays.
 
     A direction is stored once per split unless splits share it. If the n_stored directions (boxes,
-    sparse and dense rows) have more terms than a row can pass, no pool pays, and `direction` is
-    not read, which would take long in a forest with millions of splits.
+    sparse and dense rows) have more terms than as many of the largest ones as a row passes splits,
+    no pool pays, and `direction` is not read, which would take long for millions of splits.
     """
     n_leaves = (np.diff(arrays["tree_start"]) + 1) // 2
     n_passed = np.log2(n_leaves).sum()
