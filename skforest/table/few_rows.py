@@ -61,7 +61,7 @@ class FrameReader:
         else:
             rows = X.to_numpy()
             if rows.dtype in (np.uint8, np.float32, np.float64):
-                return np.ascontiguousarray(rows)
+                return rows  # maybe the memory of the frame, column by column
             if len(rows) > FEW_ROWS:
                 self.takes_many = False
                 return None
