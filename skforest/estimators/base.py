@@ -34,7 +34,7 @@ from ..forest import Forest
 from ..forest.edit import with_prior_ratio
 from ..forest.statistics import decision_path, with_prior
 from ..table.feature_map import FeatureMap
-from ..table.few_rows import FrameReader, are_few
+from ..table.frame_reader import FrameReader, are_few
 from ..table.frames import FEW_ROWS, as_frame
 from ..table.matrix import BLOCK, DENSE_BLOCK, as_bytes, canonical_csr, dense
 from ..table.records import is_records

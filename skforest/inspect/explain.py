@@ -371,14 +371,12 @@ class _ForestPart:
     @cached_property
     def read(self):
         """ndarray of int: the features that the response depends on."""
-        forest, features = self.forest, self.forest.feature_map
+        forest = self.forest
         _, feature, weight = forest.router.expand(np.unique(forest.direction))
-        is_read, is_constant = np.zeros((2, forest.n_features), dtype=bool)
+        is_read = np.zeros(forest.n_features, dtype=bool)
         is_read[feature[weight != 0]] = is_read[forest.slope_feature] = True
-        is_constant[features.is_constant] = True
-        if len(features.source):  # what is missing in a constant column may vary
-            is_constant &= features.is_value
-        return np.flatnonzero(is_read & ~is_constant)
+        is_read[forest.feature_map.is_constant] = False
+        return np.flatnonzero(is_read)
 
     @property
     def players(self):

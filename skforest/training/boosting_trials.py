@@ -13,7 +13,7 @@ from .boosting import HELD_OUT, in_training_copies
 from .boosting_rounds import train_rounds
 from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
-from .threads import NotInTime, in_parallel, local_threads
+from .trials import train_small
 
 # All constants were chosen without a stored measurement. The groups `linear-start` and `depth` of
 # `python -m benchmarks.measure.boosting` show errors with such trials, and of depths.
@@ -93,15 +93,10 @@ class Trial:
         """
         models, limit = list(product(changes, self.parts)), self.request.limit
         limit = None if limit is None else limit.part(TRIAL_SHARE)
-        run = {"n_jobs": self.request.n_jobs, "verbose": 0, "name": "", "takes_turns": True}
-        try:
-            with local_threads():
-                found = in_parallel(self._score, models, limit=limit, **run)
-        except NotInTime:
-            found = []
-        if len(found) < len(models):
+        scores = train_small(self._score, models, self.request.n_jobs, limit)
+        if len(scores) < len(models):
             return np.full(len(changes), -np.inf)
-        return np.reshape(found, (len(changes), -1)).sum(axis=1)
+        return np.reshape(scores, (len(changes), -1)).sum(axis=1)
 
     def _score(self, model, control):
         """Return the score of a model on its held-out rows, times their weight."""

@@ -148,15 +148,15 @@ class HingeMethod(Method):
         """
         if self.settings.receptive_fields is not None or not self.settings.importance_power:
             return source
-        own = Future()  # bags that leave out the same rows share the first one
-        known = self.known.setdefault(weight.tobytes(), own)
-        if known is own:
+        new = Future()  # bags that leave out the same rows share the first one
+        known = self.known.setdefault(weight.tobytes(), new)
+        if known is new:
             try:
                 data = data.sample(weight)
                 found = self.input(data, self.emphasis(data))
-                own.set_result((found.emphasis, found.receptive_fields))
+                new.set_result((found.emphasis, found.receptive_fields))
             except BaseException as error:
-                own.set_exception(error)
+                new.set_exception(error)
         emphasis, fields = known.result()
         return replace(source, emphasis=emphasis, receptive_fields=fields)
 

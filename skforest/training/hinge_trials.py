@@ -14,7 +14,7 @@ import numpy as np
 from .._kernels.base.rows import random_stream, tree_seed
 from .early_stopping import balanced_folds
 from .hinge_bag import weight_of_trained
-from .threads import NotInTime, in_parallel, local_threads
+from .trials import train_small
 
 # The constants were chosen by the losses of held-out training rows of 32 tables, and of 86 other
 # tables. `python -m benchmarks.measure.hinge decay` shows the effect on the 32 tables.
@@ -119,17 +119,12 @@ class DecayTrial:
             return
         bags, limit = range(min(self.method.n_members, N_BAGS)), self.request.limit
         members = list(product(new, bags))
-        run = {"n_jobs": self.request.n_jobs, "verbose": 0, "name": "", "takes_turns": True}
         if limit is not None:
             limit = limit.part(TRIAL_SHARE * len(decays), at_least=1).ending_in_parts()
-        try:
-            with local_threads():
-                found = in_parallel(self._trained, members, limit=limit, **run)
-        except NotInTime:
-            found = []
-        found += [None] * (len(members) - len(found))
+        trained = train_small(self._trained, members, self.request.n_jobs, limit)
+        trained += [None] * (len(members) - len(trained))
         for number, (decay, fold) in enumerate(new):
-            of_bags = found[number * len(bags) : (number + 1) * len(bags)]
+            of_bags = trained[number * len(bags) : (number + 1) * len(bags)]
             is_complete = all(bag is not None for bag in of_bags)
             self.known[decay, fold] = self._of_all_bags(of_bags, fold) if is_complete else None
 
@@ -151,10 +146,11 @@ class DecayTrial:
         The targets of the fold, in the units of the predictions, and the loss follow.
         """
         (decay, fold), number = member
-        method, own = copy(self.method), tree_seed(self.method.seed, fold)
-        weight_decay = self.decay_of(decay, self.settings)
+        method, weight_decay = copy(self.method), self.decay_of(decay, self.settings)
         method.settings = replace(self.settings, weight_decay=weight_decay)
-        sample, seed = self._sample(fold), tree_seed(own, number)
+        seed = tree_seed(method.seed, fold)
+        sample = method.sampling.sample(self.data.without_fold(fold), seed)
+        seed = tree_seed(seed, number)
         part = sample.weight, method.settings, random_stream(seed), sample.group
         trains, _ = weight_of_trained(method.source, *part)
         source = method.emphasised(method.source, sample, trains)
@@ -169,11 +165,6 @@ class DecayTrial:
         rows = np.flatnonzero(sample.left_out_weight)
         raw = training.trainer.respond(source.subset(rows).table())
         return raw, np.ascontiguousarray(training.target[rows]), training.loss
-
-    def _sample(self, fold):
-        """Return the rows of bags that leave out a fold."""
-        own = tree_seed(self.method.seed, fold)
-        return self.method.sampling.sample(self.data.without_fold(fold), own)
 
     def _of_all_bags(self, of_bags, fold):
         """Return the losses of the rows of a fold, predicted by the mean of all bags.

@@ -13,7 +13,7 @@ from ..forest import Forest
 from ..forest.statistics import squared_error, squared_errors
 from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
 from .method import MemberForest, train_members
-from .threads import local_threads
+from .threads import NotInTime, in_parallel, local_threads
 
 # All constants were chosen without a stored measurement.
 
@@ -66,6 +66,18 @@ def best_setting(method_of, data, settings, seed, request, n_trees=N_TREES):
             forest = method.finish(train_members(method, train, trees, seed, run))
         errors.append(squared_error(forest, test))
     return settings[int(np.argmin(errors))]
+
+
+def train_small(function, models, n_jobs, limit):
+    """Return a list of ``function(model, control)`` of small models, in threads of this process.
+
+    Only the first ones are returned, or none, if there is no time for all.
+    """
+    try:
+        with local_threads():
+            return in_parallel(function, models, n_jobs, 0, "", limit, takes_turns=True)
+    except NotInTime:
+        return []
 
 
 def _split(data, seed):

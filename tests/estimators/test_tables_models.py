@@ -255,7 +255,8 @@ def test_frames_of_numbers_of_any_length_are_read_without_validation(library, mo
     assert reader.matrix(whole) is None and reader.matrix(plain) is None  # of other dtypes
     np.testing.assert_array_equal(model.predict_proba(whole), model.predict_proba(plain))
     model.fit(whole, y).predict(whole)
-    assert vars(model.forest_)["_cached_reader"].matrix(whole) is None
+    reader = vars(model.forest_)["_cached_reader"]  # which does not even convert them
+    assert reader.matrix(whole) is None and not reader.takes_many
     with pytest.raises(ValueError, match="feature names"):
         model.predict(maker(dict(zip("abc", columns.values()))))
 

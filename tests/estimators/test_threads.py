@@ -278,7 +278,7 @@ def test_members_take_turns(n_members, n_threads, monkeypatch):
 
     def train(member, control):
         begun.append(member)
-        for _ in range(10):
+        for _ in range(30):
             control.pause()
             active.append(member)
             most.append(len(active))
@@ -315,21 +315,21 @@ def test_members_that_use_all_threads_or_have_a_limit_take_no_turns(n_members, l
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_members_that_wait_for_their_turn_end_early(error):
     """An error, or an interrupt, ends those that work and those that wait."""
-    end, ended = time.monotonic() + 30, []
+    end, turns = time.monotonic() + 30, []
 
     def train(member, control):
+        turns.append(control.turns)
         if member == 0 and error is KeyboardInterrupt:
             _thread.interrupt_main()
         elif member == 0:
             raise error("member 0")
         waits(control, end)
-        ended.append(member)
 
     with pytest.raises(error):
         in_parallel(train, range(5), 3, 0, "train", takes_turns=True)
-    while len(ended) < 3 and time.monotonic() < end:
+    while turns[0].n_free < 3 and time.monotonic() < end:  # all turns are given back
         time.sleep(0.001)
-    assert time.monotonic() < end
+    assert not turns[0].waiting and time.monotonic() < end
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import skforest
 from skforest import shapley_values
-from skforest.inspect import explain, mixtures
+from skforest.inspect import explain
 
 N_FEATURES = 6
 
@@ -419,45 +419,6 @@ def test_the_result_does_not_depend_on_threads_nor_on_blocks(monkeypatch):
     monkeypatch.setattr(explain, "BLOCK", 300)  # sums in the same order, for few rows at a time
     three = shapley_values(model, X[:9], X[9:15])
     assert one.values.tobytes() == three.values.tobytes()
-
-
-def test_mixtures_are_predicted_in_blocks(monkeypatch):
-    model, X = fitted("", 0, skforest.RandomHingeForestRegressor, n_bags=1)
-    one = shapley_values(model, X[:2], X[2:8])
-    monkeypatch.setattr(mixtures, "BLOCK", 100)  # of one background row and four steps
-    two = shapley_values(model, X[:2], X[2:8], n_jobs=2)
-    check_sum(two, prediction(model), X[:2])
-    assert (np.abs(one.values - two.values) <= 6 * one.standard_errors + 1e-10).all()
-
-
-@pytest.mark.parametrize("is_constant", [False, True])
-@pytest.mark.parametrize("interactions", [False, True])
-def test_only_columns_that_a_model_reads_are_exchanged(interactions, is_constant, monkeypatch):
-    """In wide tables they are few; all other columns have value 0."""
-    X = np.random.default_rng(0).normal(size=(60, 30))
-    X[:, 4:27] = 1.0
-    y = (X[:, 27] + X[:, 2] * X[:, 0] > 0) & (not is_constant)
-    model = skforest.ObliqueBoostingClassifier(5, n_bags=1, random_state=0).fit(X, y)
-    read, n_rows, mixture = [0, 1, 2, 3, 27, 28, 29], [], explain._ForestPart.mixture
-
-    def counted(*given):
-        found = mixture(*given)
-        n_rows.append(len(found))
-        return found
-
-    monkeypatch.setattr(explain._ForestPart, "mixture", counted)
-    X[50:] += np.random.default_rng(1).normal(size=(10, 30))
-    given = {"units": "response", "interactions": interactions}
-    found = shapley_values(model, X[50:53], X[53:], **given)
-    values = found.values.sum(axis=2) if interactions else found.values
-    used = np.flatnonzero(np.abs(values).sum(axis=0))
-    assert set(used) <= set(read) and (len(used) >= 3 or is_constant)
-    directions = abs(model.forest_.directions()[:, read])
-    n_used = np.count_nonzero(directions.sum(axis=0))
-    games = 1 + 2 * n_used if interactions else 1
-    assert sum(n_rows) == 3 * 7 * 4 * (n_used + 1) * games * (n_used > 0)
-    proba = model.predict_proba(X[50:])[:, -1]
-    np.testing.assert_allclose(values.sum(axis=1), proba[:3] - proba[3:].mean(), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["CO2Forest", "RandomHingeForest"])

@@ -7,6 +7,8 @@ import numpy as np
 from .frames import FEW_ROWS, MAX_EXACT, UNKNOWN, as_level, is_missing
 from .records import is_records
 
+PLAIN = np.uint8, np.float32, np.float64  # dtypes of matrices that need no conversion
+
 
 class FrameReader:
     """Reads data frames with the same columns as a validated frame, or dicts.
@@ -26,7 +28,6 @@ class FrameReader:
 
     def __init__(self, X, names, levels):
         self.names, self.keys = names.tolist(), set(names)
-        self.takes_many = True  # until a long frame was converted in vain
         self.columns, self.dtypes = _layout(X)
         if self.dtypes is not None:
             of_numpy = {j: one for j, one in enumerate(self.dtypes) if isinstance(one, np.dtype)}
@@ -37,6 +38,9 @@ class FrameReader:
             are_rounded = any(getattr(self.dtypes[j], "name", "") == "category" for j in mixed)
             if list(self.columns) != self.names or not objects <= set(levels) or are_rounded:
                 self.dtypes = None
+        # Are frames of more than a few rows read, too? Only if they become a plain matrix at once.
+        self.takes_many = self.dtypes is not None and not levels and len(X) > 0
+        self.takes_many = self.takes_many and X[:1].to_numpy().dtype in PLAIN
         self.levels = {
             j: ({level: float(code) for code, level in enumerate(own)}, {type(x) for x in own})
             for j, own in levels.items()
@@ -49,7 +53,7 @@ class FrameReader:
         columns, dtypes = _layout(X)
         if self.dtypes is None or dtypes != self.dtypes:
             return None
-        if len(X) > FEW_ROWS and (self.levels or not self.takes_many):
+        if len(X) > FEW_ROWS and not self.takes_many:
             return None
         if columns is not self.columns:
             # A pandas index compares names faster than a list does.
@@ -60,10 +64,9 @@ class FrameReader:
             rows = X.rows() if hasattr(X, "rows") else X.to_numpy(dtype=object).tolist()
         else:
             rows = X.to_numpy()
-            if rows.dtype in (np.uint8, np.float32, np.float64):
+            if rows.dtype in PLAIN:
                 return rows  # maybe the memory of the frame, column by column
             if len(rows) > FEW_ROWS:
-                self.takes_many = False
                 return None
             rows = rows.tolist()
         return self._matrix_of(rows)
