@@ -272,7 +272,8 @@ def test_few_rows_of_numbers_that_are_levels():
     expected = model.fit(frame, y).predict_proba(frame)
     for X in (frame, pl.DataFrame(frame.to_dict("list"))):
         model.predict(X[:1])
-        assert vars(model.forest_)["_cached_reader"].matrix(X[:3]) is not None
+        reader = vars(model.forest_)["_cached_reader"]
+        assert reader.matrix(X[:3]) is not None and reader.matrix(X) is None  # of few rows only
         found = [model.predict_proba(X[i : i + 2]) for i in range(0, N, 2)]
         np.testing.assert_array_equal(np.concatenate(found), expected)
     assert vars(model.forest_)["_cached_reader"].matrix(frame[:3]) is None  # it is that of polars
