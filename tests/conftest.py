@@ -180,6 +180,17 @@ def regressor(request):
 
 
 @pytest.fixture
+def without_pictures(monkeypatch):
+    """Reports make their figures, and do not draw them, which takes most of their time."""
+    import matplotlib.pyplot as plt
+
+    def close(section, figure, description):
+        plt.close(figure)
+
+    monkeypatch.setattr("skforest.inspect.page.Section.picture", close)
+
+
+@pytest.fixture
 def every_feature(monkeypatch):
     """Features of categories and of missing values are kept, whether they are useful or not."""
     monkeypatch.setattr(skforest.estimators.base, "useful_features", lambda data, *_: data)

@@ -194,6 +194,7 @@ def test_members_are_compared_on_some_folds_of_many_rows(n_folds, monkeypatch):
     assert {len(member.forest_) for member in few} == {[2, 3][n_folds - 1]}  # rounded up
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("n_folds", [1, 2, 3])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize(
@@ -297,6 +298,7 @@ def test_class_weights_are_sample_weights():
     assert not without.predict_proba(X)[:, 1].any()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "member",
     [

@@ -174,6 +174,7 @@ def test_a_limit_that_is_not_reached_changes_no_weight(blend, data):
     np.testing.assert_array_equal(response(limited, X), response(free, X))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "bags",
     [

@@ -42,6 +42,7 @@ def table(n=80):
     return frame, y
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", [*LIBRARIES, "linear"])
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_libraries_by_name_read_tables_with_categories_and_missing_values(make, name, capfd):

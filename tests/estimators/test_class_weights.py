@@ -18,6 +18,7 @@ from skforest import (
 from skforest.training.method import n_members
 
 
+@pytest.mark.thin(2)
 @pytest.mark.every_class
 @pytest.mark.parametrize("of_last", [1.0, 0.0])
 def test_class_weights_count_for_columns_too(classifier, of_last):

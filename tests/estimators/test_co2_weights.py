@@ -44,6 +44,7 @@ def test_one_epoch_keeps_the_limit(objective, n_rows, n):
     assert np.diff(model.fit(X, y).forest_.directions().indptr).max() <= n
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("kind", ["dense", "csr", "float16", "regressor", "as printed"])
 def test_no_split_has_more_weights(n, kind):

@@ -203,12 +203,12 @@ def test_out_of_bag_scores_of_few_trees_where_rows_repeat():
 
 
 OF_CELLS = [
-    skforest.ObliqueBoostingClassifier(random_state=0),
+    skforest.ObliqueBoostingClassifier(300, n_bags=2, random_state=0),
     skforest.RandomHingeForestClassifier(random_state=0),
     ManifoldForestClassifier(50, oob_score=True, random_state=0),
     skforest.CO2ForestClassifier(10, bootstrap=True, oob_score=True, random_state=0),
     BlendedForestClassifier(
-        [skforest.ObliqueBoostingClassifier(), ManifoldForestClassifier(50)],
+        [skforest.ObliqueBoostingClassifier(100, n_bags=2), ManifoldForestClassifier(50)],
         oob_score=True,
         random_state=0,
     ),
@@ -294,8 +294,8 @@ QUANTILE = {"loss": "quantile", "quantile": 0.95, "random_state": 0}
 @pytest.mark.parametrize(
     "estimator, given",
     [
-        (skforest.ObliqueBoostingRegressor(100, **QUANTILE), False),
-        (skforest.ObliqueBoostingRegressor(100, **QUANTILE), True),
+        (skforest.ObliqueBoostingRegressor(100, n_bags=2, **QUANTILE), False),
+        (skforest.ObliqueBoostingRegressor(100, n_bags=2, **QUANTILE), True),
         (
             skforest.ObliqueBoostingRegressor(
                 100, early_stopping=False, subsample=1.0, **QUANTILE
@@ -486,6 +486,7 @@ def test_all_rows_may_be_drawn():
         models[0].set_params(max_samples=21).fit(X, y)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("first", [0, 1_700_000_000])
 @pytest.mark.parametrize("kind", ["manifold", "co2", "hinge", "boosting"])
 def test_a_blend_keeps_the_weight_of_rows_that_only_some_members_tell_apart(kind, first):

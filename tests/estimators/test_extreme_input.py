@@ -359,6 +359,7 @@ def test_outliers_are_sought_without_a_copy_of_all_rows(monkeypatch):
     assert low[0] == 0 and (low[1:] > -10).all() and (high < 200).all()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("value", [1e-16, 1.1e-20, 0.1, -1e300])
 @pytest.mark.parametrize("cls", [cls for cls in ALL if is_regressor(cls())])
 def test_constant_targets_are_predicted_as_they_are(cls, value):

@@ -82,6 +82,7 @@ def in_shared_memory(kind, X):
     return pd.DataFrame(X, columns=list("abcdef"), copy=False) if kind == "frame" else X, [X]
 
 
+@pytest.mark.thin(2)
 @BOTH
 @pytest.mark.parametrize("kind", ["array", "fortran", "frame", "sparse"])
 def test_rows_that_wait_are_not_those_that_the_caller_overwrites(cls, kind):

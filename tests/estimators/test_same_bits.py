@@ -39,6 +39,7 @@ def test_same_bits_for_every_number_of_threads(estimator, n_jobs):
     assert one.oob_score_ == many.oob_score_
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_same_bits_for_every_backend(estimator, backend, monkeypatch):
     monkeypatch.setattr(trials, "IMPORTANCE_TREES", 50)  # as in other processes

@@ -68,6 +68,7 @@ def interchanged(frame):
 FRAMES = [nullable, of_arrow_dtypes, of_objects, of_polars, of_pyarrow, interchanged]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("convert", FRAMES, ids=lambda convert: convert.__name__)
 def test_the_same_table_in_any_library_gives_the_same_predictions(estimator, convert):
     # Levels of an ordered dtype keep their order, which other libraries do not know.

@@ -501,14 +501,14 @@ USES = {
     "counterfactual": lambda m, q, y: (
         skforest.counterfactual(m, q[0], q, (y[0] + 1, 9)).prediction
     ),
-    "distil named blend": lambda m, q, y: skforest.distil(
-        m, q, n_estimators=9, random_state=0
-    ).predict(q),
-    "leaderboard named blend": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])[
+    "distil named": lambda m, q, y: skforest.distil(m, q, n_estimators=9, random_state=0).predict(
+        q
+    ),
+    "leaderboard named": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])[
         "r2"
     ],
-    "estimate_cost blend": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
-    "describe named others": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
+    "estimate_cost named": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
+    "describe named": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
     "EffectDisplay": lambda m, q, y: EffectDisplay.from_estimator(m, q, [0]).effects[0].average,
     "PartitionDisplay": lambda m, q, y: (
         PartitionDisplay.from_estimator(m, q, features=[2, 3], grid_resolution=5).response
@@ -541,7 +541,7 @@ def rows_and_models():
 
 
 @pytest.mark.parametrize("use", USES)
-def test_lists_of_rows_are_read_like_arrays_of_objects(rows_and_models, use):
+def test_lists_of_rows_are_read_like_arrays_of_objects(rows_and_models, use, without_pictures):
     """Numbers beside text stay numbers, wherever a table is taken."""
     plt = pytest.importorskip("matplotlib.pyplot")
     rows, objects, y, models = rows_and_models

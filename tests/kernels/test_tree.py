@@ -185,6 +185,7 @@ def test_routes_are_as_defined(shape, wrap, unordered, gate, aggregate, dtype):
 
 
 # Few splits and trees, and trees with more splits than are decided at once, for many rows.
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("n_trees, n_splits", [(2, 20), (9, 150)])
 @pytest.mark.parametrize("n_rows", [1, 8, 9, 16, 33, 521])
 @pytest.mark.parametrize(

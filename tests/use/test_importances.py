@@ -158,7 +158,7 @@ def test_constant_pixels_within_boxes_have_no_importance():
     assert np.flatnonzero(forest.feature_importances_ == 0).tolist() == [4]
 
 
-def test_slim_blends_have_no_importances_but_a_page():
+def test_slim_blends_have_no_importances_but_a_page(without_pictures):
     X, y = make_friedman1(120, random_state=0)
     blend = skforest.BlendedForestRegressor(["co2"], cv=2, random_state=0).fit(X[:80], y[:80])
     smaller = skforest.slim(blend)

@@ -385,7 +385,7 @@ def test_report_measures_importances_by_permutation(boosting, diabetes, report):
     assert found["s5"] == pytest.approx(np.mean(losses), abs=0.1) and found["s5"] > 0.05
 
 
-def test_importances_of_rare_classes_are_not_all_zero(small):
+def test_importances_of_rare_classes_are_not_all_zero(small, without_pictures):
     """No row is predicted as the rare class, so accuracy would not change."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 3))
@@ -405,7 +405,7 @@ def small(monkeypatch):
         monkeypatch.setattr(module, name, value)
 
 
-def test_report_of_several_classes_and_polars(wine, blend, small):
+def test_report_of_several_classes_and_polars(wine, blend, small, without_pictures):
     polars = pytest.importorskip("polars")
     _, X_test, _, y_test = wine
     report = describe(blend, polars.from_pandas(X_test.reset_index(drop=True)), y_test)
@@ -419,12 +419,12 @@ def test_report_of_several_classes_and_polars(wine, blend, small):
     assert "skforest-report" in report._repr_html_() and "report" in repr(report).lower()
 
 
-def test_report_without_rows_or_targets(boosting, diabetes, small):
+def test_report_without_rows_or_targets(boosting, diabetes, small, without_pictures):
     assert [s.title for s in describe(boosting).sections] == ["Training", "Importances", "Trees"]
     assert "Scores" not in [s.title for s in describe(boosting, diabetes[1]).sections]
 
 
-def test_report_of_a_pipeline_with_dates(small):
+def test_report_of_a_pipeline_with_dates(small, without_pictures):
     rng = np.random.default_rng(0)
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(120), unit="D")
     X = pd.DataFrame({"day": days, "size": rng.uniform(size=120), "new": rng.random(120) < 0.5})
@@ -513,7 +513,7 @@ def test_report_takes_models_of_the_package_that_are_fitted(wine):
         describe(ManifoldForestClassifier(), X_test, y_test)
 
 
-def test_report_of_a_slim_model(diabetes, small):
+def test_report_of_a_slim_model(diabetes, small, without_pictures):
     X, X_test, y, y_test = diabetes
     model = slim(ManifoldForestRegressor(5, random_state=0).fit(X[["age", "s5"]], y))
     report = describe(model, X_test[["age", "s5"]], y_test)
@@ -521,7 +521,7 @@ def test_report_of_a_slim_model(diabetes, small):
     assert titles == [title for title in SECTIONS if title != "Trees"]
 
 
-def test_scores_without_a_class_that_they_need_are_empty(wine, blend, small):
+def test_scores_without_a_class_that_they_need_are_empty(wine, blend, small, without_pictures):
     _, X_test, _, y_test = wine
     rows = y_test == "red"
     text = str(describe(blend, X_test[rows], y_test[rows], X_train=wine[0], y_train=wine[2]))
