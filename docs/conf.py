@@ -83,7 +83,7 @@ sphinx_gallery_conf = {
 # Pages use the directives doctest and testcode. A `>>>` block without one is that of a docstring,
 # which the tests run.
 doctest_test_doctest_blocks = ""
-doctest_global_setup = f"import numpy as np; has_torch = {has_torch}"
+doctest_global_setup = f"has_torch = {has_torch}"
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):

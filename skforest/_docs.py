@@ -14,7 +14,7 @@ PARAMETERS = """
 n_estimators : int
     Number of trees, at least 1.
 max_depth : int or None
-    Maximum depth of a tree; the root has depth 0. None: no limit.
+    Maximum depth of a tree, at least 1; the root has depth 0. None: no limit.
 min_samples_split : int or float
     Minimum number of rows that a node needs to be split. A float is a fraction of the rows of the
     tree. Equal rows count once.
@@ -232,6 +232,9 @@ Raises
 ValueError
     If a parameter or the data is invalid, or the loss becomes infinite. The estimator is then left
     unchanged.
+TypeError
+    If X is of a type that cannot be read, such as a column of dates, or is sparse where it must be
+    dense. The estimator is then left unchanged.
 """,
     "returns_leaves": """
 Returns

@@ -76,16 +76,17 @@ members : "auto" or list of str, estimator or (str, estimator)
     and "random forest" belong to rows of the leaderboard.
 preset : {"fast", "balanced", "best"}
     Which members ``members="auto"`` stands for. "fast": "manifold" with 50 trees, "linear", and
-    boosting over single features. "balanced": see `members`. "best": these, and slower boosting
-    of larger trees over single features. If you list `members`, it must be "balanced".
-cv : int, splitter or iterable
-    Folds that members leave out and predict. An int is their number, at least 2. Folds are
-    stratified by class. Copies of a row stay in one fold, unless they repeat by chance or equal X
-    have different targets. If you pass `groups` to `fit`, all rows of a group stay in one fold. A
-    splitter may leave some rows without a prediction, as TimeSeriesSplit does, or predict some
-    rows several times. Members are then trained on the training rows of each split only, weights
-    are found on the predicted rows, and all members with a positive weight are trained again on
-    all rows.
+    boosting over single features. "balanced": see `members`. "best": these, and "axis_boosting",
+    slower boosting of larger trees over single features. If you list `members`, it must be
+    "balanced".
+cv : int, splitter, iterable or None
+    Folds that members leave out and predict. An int is their number, at least 2. None: 5. Folds
+    are stratified by class. Copies of a row stay in one fold, unless they repeat by chance or
+    equal X have different targets. If you pass `groups` to `fit`, all rows of a group stay in one
+    fold. A splitter may leave some rows without a prediction, as TimeSeriesSplit does, or predict
+    some rows several times. Members are then trained on the training rows of each split only,
+    weights are found on the predicted rows, and all members with a positive weight are trained
+    again on all rows.
 scoring : str, callable or None
     Score that the weights maximise on held-out rows: the name of a scorer of scikit-learn, or a
     callable ``scorer(estimator, X, y)`` that predicts all rows of X at once. It is tested on
@@ -116,8 +117,8 @@ time_limit : float or None
     out. With a limit, the model depends on the speed of the machine.
 max_predict_us : float or None
     Maximum time to predict a row, in microseconds, measured with batches of 1000 rows and `n_jobs`
-    threads. Only members that together stay within it are blended. With a limit, the model depends
-    on the speed of the machine.
+    threads. Only members that together stay within it are blended; if no member is as fast, the
+    fastest one, with a warning. With a limit, the model depends on the speed of the machine.
 class_weight : dict, list of dict, "balanced" or None
     Weights of the classes; the weight of a row is multiplied by the weight of its class, both in
     training and when the weights of members are found. "balanced": all classes have the same total

@@ -250,7 +250,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         if not len(data.feature_map.source):  # the columns themselves
             return data
         of_columns = self._for_squared_errors(data)
-        useful = useful_features(of_columns, self._seed, self._compares_indicators)
+        useful = useful_features(of_columns, self._seed, self._compares_indicators, request.n_jobs)
         return data.with_features(useful.X, useful.feature_map)
 
     @abstractmethod
@@ -562,7 +562,7 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         {takes_rows}
 
         {returns_path}
-        n_nodes_ptr : ndarray of shape (n_estimators + 1,)
+        n_nodes_ptr : ndarray of shape (n_trees + 1,)
             Columns ``n_nodes_ptr[i] .. n_nodes_ptr[i + 1] - 1`` belong to tree i.
         """
         leaves = self.apply(X)

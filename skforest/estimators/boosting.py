@@ -71,13 +71,15 @@ linear_leaves : "auto" or bool
     Whether leaves hold linear functions of the directions of the splits above them [4]_ instead of
     constants. "auto": for the squared error, whichever has the lower held-out loss in small trial
     models; constants for all other losses, without early stopping, and with sparse X,
-    `monotonic_cst` or fewer than 100 rows.
+    `monotonic_cst` or fewer than 100 rows. Not for the losses "absolute_error", "huber" and
+    "quantile".
 linear_start : "auto", float or None
     Whether training starts from a linear function of all features [5]_. It is stored as the first
     tree of each bag, which has a single leaf; the learning rate and `subsample` do not apply to
     it. A number greater than 0 is its L2 penalty, for features of standard deviation 1. None:
     training starts from a constant. "auto": where `linear_leaves` are compared, and with at most
-    500 features, the best of 100, 1 and None on held-out rows; otherwise None.
+    500 features, the best of 100, 1 and None on held-out rows; otherwise None. A number is not
+    possible where linear leaves are not.
 n_bags : "auto" or int
     Number of models that are trained independently and averaged. With early stopping, each of
     several bags holds out a different part of the rows. "auto": 5, or 1 with at least 20000 rows.
@@ -97,8 +99,8 @@ n_iter_no_change : int
     With several bags, each keeps 1.5 times its best number of rounds, because an average overfits
     later; it therefore waits at least half of its best number of rounds before it stops.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts bags, or the
-    rounds of a single bag. More than 1, without tqdm: one line for each step.
+    1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts the rounds
+    of all bags. More than 1, without tqdm: one line for each step.
 warm_start : bool
     Whether to keep the bags of the previous fit, on the same rows. A larger `n_bags` adds bags,
     and a larger `n_estimators` adds rounds to all bags, see :ref:`boosting_warm_start`.

@@ -92,7 +92,10 @@ def as_column(rows):
 class ObliqueBoosting(GivenRowsMixin, BaseForest):
     """Parameters and training shared by classifier and regressor; not for direct use."""
 
-    _how_to_hold_out = f"pass early_stopping=True, or {BaseForest._how_to_hold_out}"
+    _how_to_hold_out = (
+        "pass early_stopping=True to a model that is not trained by skforest.dask, or "
+        + BaseForest._how_to_hold_out
+    )
     _criterion = "squared_error"
     _scales_features = True
     _limits_features = "usual"

@@ -71,8 +71,8 @@ oob_score : bool
     Whether to compute an out-of-bag score, for which each row is predicted by the bags that did
     not draw it. Only with a bootstrap.
 verbose : int
-    1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts bags, or the
-    evaluations of the loss of a single bag. More than 1, without tqdm: one line for each step.
+    1 shows progress: a bar if tqdm is installed, otherwise about ten lines. It counts the
+    evaluations of the loss of all bags. More than 1, without tqdm: one line for each step.
 warm_start : bool
     Whether to keep the bags of the previous fit and only add the bags missing to `n_bags`.
 procedure : HingeProcedure or None

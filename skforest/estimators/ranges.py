@@ -59,8 +59,8 @@ def param_distributions(estimator, prefix=""):
     -------
     distributions : dict of str to distribution or list
         By the names of parameters: distributions of SciPy, or lists of values, as
-        :class:`~sklearn.model_selection.RandomizedSearchCV` takes them. The ranges hold the
-        defaults; they suit tables of some hundred to some ten thousand rows.
+        :class:`~sklearn.model_selection.RandomizedSearchCV` takes them. Most ranges contain
+        the default; they suit tables of some hundred to some ten thousand rows.
 
     Raises
     ------

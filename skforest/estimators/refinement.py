@@ -111,8 +111,8 @@ def refine(
     refined : estimator of the same class
         A fitted copy with one more attribute, `refine_curve_`: for every tree an ndarray of shape
         (n_sweeps + 1,), float64, its loss on its training rows before and after each sweep (the
-        weighted fraction of wrong labels, or the weighted mean squared error). For an estimator of
-        a single tree, it is one ndarray, otherwise a list. Out-of-bag attributes are computed
+        weighted fraction of wrong labels, or the weighted mean squared error). For a non-greedy
+        tree, it is one ndarray, otherwise a list. Out-of-bag attributes are computed
         again from the refined trees, or removed if the samples cannot be drawn again.
 
     Raises

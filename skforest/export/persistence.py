@@ -471,9 +471,9 @@ def slim(estimator):
     """A smaller copy of a fitted estimator, with only what predictions need.
 
     The copy has no training weights of nodes, no gains of splits and no out-of-bag predictions.
-    Importances, plots and further training need these, and raise an error. A forest of patches or
-    single features takes about a third less memory, and a forest of hyperplanes less than a tenth
-    less.
+    Importances, plots and texts of trees, `to_dict`, `refine` and most further training need
+    these, and raise an error. A forest of patches or single features takes about a third less
+    memory, and a forest of hyperplanes less than a tenth less.
 
     Parameters
     ----------

@@ -380,6 +380,7 @@ def _residuals(subject):
     left.set(xlabel="prediction", ylabel="target")
     right.hist(y - predicted, bins=40, color=COLOURS[0])
     right.set(xlabel="target minus prediction", ylabel="rows")
+    right.locator_params(axis="x", nbins=5)  # large numbers would touch each other
     return figure
 
 

@@ -59,7 +59,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Missing dates, and text that is no date, become NaN. Text is ISO 8601 with hyphens, as
+    Missing dates become NaN, and so does text that is no date, if there is a date in the same
+    column of the rows; without one, an error is raised. Text is ISO 8601 with hyphens, as
     ``2025-12-31 18:00``, or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``; years
     of two digits are those from 1969 to 2068. Periods of pandas are read as their first moments.
     Times with a zone, or an offset, are read in the zone that their column had in `fit`, or in UTC

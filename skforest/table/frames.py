@@ -151,7 +151,7 @@ class Table:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
                 f"column {self.names[j]!r} of X must hold numbers; to use it as a category, "
-                f"convert all its values to one type and name it in categorical_features: {error}"
+                f"convert all its values to one type, or name it in categorical_features: {error}"
             ) from None
 
     def is_ordered(self, j):

@@ -13,7 +13,7 @@ from ..forest import Forest
 from ..forest.statistics import squared_error, squared_errors
 from .growing import MAX_DEPTH, GrowthLimits, grow_tree, search_splitter
 from .method import MemberForest, train_members
-from .threads import NotInTime, in_parallel, local_threads
+from .threads import Control, NotInTime, in_parallel, local_threads
 
 # All constants were chosen without a stored measurement.
 
@@ -91,17 +91,18 @@ def _split(data, seed):
     return train, data.subset(present[n_train : n_train + MAX_ROWS])
 
 
-def useful_features(data, seed, compares_indicators):
+def useful_features(data, seed, compares_indicators, n_jobs=None):
     """Return the training set with those features of missing values and categories that help.
 
     Indicators of more levels than usual are added first, see `_with_indicators`. Indicators of
     missing values are tested one by one, see `_is_informative`. With `compares_indicators`, small
     forests with and without the remaining indicators are compared on held-out rows. Then forests
-    with and without the indicators and target statistics of categories are compared.
+    with and without the indicators and target statistics of categories are compared. All are
+    grown in `n_jobs` threads.
     """
     if np.count_nonzero(data.weight) < MIN_ROWS:
         return data
-    data, error = _with_indicators(data, seed)
+    data, error = _with_indicators(data, seed, n_jobs)
     is_kept = ~data.feature_map.says_missing
     for f in np.flatnonzero(~is_kept):
         is_kept[f] = _is_informative(data.X[:, f] > 0, data)
@@ -110,15 +111,15 @@ def useful_features(data, seed, compares_indicators):
         is_kept = ~getattr(data.feature_map, name)
         if is_kept.all():
             continue
-        error = _held_out_error(data, seed) if error is None else error
+        error = _held_out_error(data, seed, n_jobs) if error is None else error
         without = _with_selected(data, is_kept)
-        error_without = _held_out_error(without, seed)
+        error_without = _held_out_error(without, seed, n_jobs)
         if error_without < error:
             data, error = without, error_without
     return data
 
 
-def _with_indicators(data, seed):
+def _with_indicators(data, seed, n_jobs):
     """Return the training set with indicators of many levels where they help, and its error.
 
     They are tried for one category after the other, the most important ones first, and are kept if
@@ -128,12 +129,12 @@ def _with_indicators(data, seed):
     if not columns:
         return data, None
     parts = _split(data, seed)
-    forest = _feature_forest(parts[0], seed)
+    forest = _feature_forest(parts[0], seed, n_jobs)
     errors = squared_errors(forest, parts[1])
     importance = data.feature_map.per_input(forest.feature_importances())
     for j in sorted(columns, key=lambda j: -importance[j])[:MAX_CATEGORIES]:
         others = [_indicating(part, j) for part in parts]
-        other_errors = squared_errors(_feature_forest(others[0], seed), others[1])
+        other_errors = squared_errors(_feature_forest(others[0], seed, n_jobs), others[1])
         gain = errors - other_errors
         least = N_STANDARD_ERRORS * math.sqrt(np.square(gain).sum())
         if gain.sum() > max(MARGIN * errors.sum(), least):
@@ -179,22 +180,21 @@ def _is_informative(indicator, data):
     return bool((statistic > chdtri(1, SIGNIFICANCE / n_tests)).any())
 
 
-def _held_out_error(data, seed):
+def _held_out_error(data, seed, n_jobs):
     """Return the squared error of a small forest of sparse directions on held-out rows."""
     train, test = _split(data, seed)
-    return squared_error(_feature_forest(train, seed), test)
+    return squared_error(_feature_forest(train, seed, n_jobs), test)
 
 
-def _feature_forest(train, seed):
+def _feature_forest(train, seed, n_jobs):
     """Return a small forest of sparse directions."""
     n_features = train.X.shape[1]
     n_candidates = max(16, min(n_features, math.ceil(4 * math.sqrt(n_features))))
     varying = train.varying()
     mean = min(MEAN_NONZEROS, max(1, len(varying)))
     sampler = partial(SparseSampler, n_features, mean, False, train.unit(), varying)
-    own_seed = tree_seed(seed, FEATURE_SEED)
-    forests = _small_trees(train, own_seed, N_FEATURE_TREES, sampler, n_candidates, 1)
-    return Forest.concatenate(forests)
+    grow = _tree_grower(train, tree_seed(seed, FEATURE_SEED), sampler, n_candidates, 1)
+    return Forest.concatenate(train_small(grow, range(N_FEATURE_TREES), n_jobs, None))
 
 
 def quick_importances(data, seed):
@@ -204,25 +204,26 @@ def quick_importances(data, seed):
         n_candidates = max(1, int(np.sqrt(n_features)))
     else:
         n_candidates = max(1, n_features // 3)
-    total = np.zeros(n_features)
-    sampler = partial(AxisSampler, n_features)
-    for forest in _small_trees(
-        data, seed, IMPORTANCE_TREES, sampler, n_candidates, MIN_LEAF, IMPORTANCE_SEED
-    ):
-        total += forest.feature_importances()
+    total, control = np.zeros(n_features), Control()
+    grow = _tree_grower(data, seed, partial(AxisSampler, n_features), n_candidates, MIN_LEAF)
+    for tree in range(IMPORTANCE_TREES):
+        total += grow(IMPORTANCE_SEED + tree, control).feature_importances()
     return total / (total.sum() or 1)
 
 
-def _small_trees(data, seed, n_trees, sampler, n_candidates, min_leaf, first_seed=0):
-    """Grow trees on small bootstrap samples; `sampler` makes a sampler for each."""
-    stop = np.zeros(1, dtype=np.uint8)
+def _tree_grower(data, seed, sampler, n_candidates, min_leaf):
+    """Return a function that grows a tree on a small bootstrap sample.
+
+    `sampler` makes a sampler of directions for each tree.
+    """
     task = {"task": "regression"}
     if data.is_classification:
         classes = np.arange(data.n_outputs)
         task = {"task": "classification", "classes": classes, "n_shared_values": len(classes)}
     limits = GrowthLimits(MAX_DEPTH, 2 * min_leaf, 0.0)
-    for tree in range(n_trees):
-        own_seed = tree_seed(seed, first_seed + tree)
+
+    def grow(tree, control):
+        own_seed = tree_seed(seed, tree)
         sample = data.sample(data.bootstrap(own_seed, min(int(data.n_copies().sum()), MAX_DRAWS)))
         splitter, options = search_splitter(
             criterion="gini" if data.is_classification else "squared_error",
@@ -234,6 +235,8 @@ def _small_trees(data, seed, n_trees, sampler, n_candidates, min_leaf, first_see
             min_samples_leaf=min_leaf,
             min_weight_leaf=0.0,
         )
-        arrays = grow_tree(sample, splitter, options, limits, own_seed, stop)
+        arrays = grow_tree(sample, splitter, options, limits, own_seed, control.stop)
         size = {"n_features": data.X.shape[1], "n_outputs": data.n_outputs}
-        yield MemberForest(arrays, **size, **task)
+        return MemberForest(arrays, **size, **task)
+
+    return grow

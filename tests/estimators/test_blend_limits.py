@@ -143,7 +143,7 @@ def test_members_of_other_packages_have_time_for_their_final_training(clock):
     """The final training is on five times the rows of a fold, and `late` would take its time."""
     X = np.random.default_rng(0).standard_normal((120, 4))
     y = X[:, 0] > 0
-    members = [("early", timed(clock, 0.01)), ("late", timed(clock, 0.03))]
+    members = [("early", timed(clock, 0.01)), ("late", timed(clock, 0.02))]
     members.append(ManifoldForestClassifier(2, max_depth=1))
     cv = ShuffleSplit(5, train_size=0.2, random_state=0)
     with pytest.warns(UserWarning, match="time_limit=3: late left out"):

@@ -486,7 +486,6 @@ def test_all_rows_may_be_drawn():
         models[0].set_params(max_samples=21).fit(X, y)
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("first", [0, 1_700_000_000])
 @pytest.mark.parametrize("kind", ["manifold", "co2", "hinge", "boosting"])
 def test_a_blend_keeps_the_weight_of_rows_that_only_some_members_tell_apart(kind, first):

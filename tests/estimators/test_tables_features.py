@@ -97,7 +97,7 @@ def test_greedy_forests_drop_indicators_that_do_harm(cls, monkeypatch):
     X, y = with_holes()
     X[np.random.default_rng(1).random(N) < 0.7 * y, 2] = np.nan
     for sign in (1, -1):
-        error = partial(lambda sign, data, seed: sign * data.X.shape[1], sign)
+        error = partial(lambda sign, data, *_: sign * data.X.shape[1], sign)
         monkeypatch.setattr(skforest.training.trials, "_held_out_error", error)
         model = cls(5, random_state=0).fit(X, y)
         is_kept = sign == -1 or cls is RandomHingeForestClassifier
@@ -106,7 +106,7 @@ def test_greedy_forests_drop_indicators_that_do_harm(cls, monkeypatch):
 
 def test_informative_indicators_are_those_of_a_z_test(monkeypatch):
     """Several classes, weights, several outputs; tests by hand."""
-    monkeypatch.setattr(skforest.training.trials, "_held_out_error", lambda data, seed: 0.0)
+    monkeypatch.setattr(skforest.training.trials, "_held_out_error", lambda *_: 0.0)
     rng = np.random.default_rng(0)
     n = 300
     for case in range(40):

@@ -106,7 +106,6 @@ def fitted(model, rows, *weight):
     return model.fit(rows[:, 1:], rows[:, 0], *weight)
 
 
-@pytest.mark.thin(2)
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 @pytest.mark.parametrize("model", BOOTSTRAPPED, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("change", ["rows", "weights", "max_samples", "bootstrap"])

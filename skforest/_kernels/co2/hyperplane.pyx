@@ -214,7 +214,7 @@ cdef class StumpSplitter(PlaneSplitter):
         """
         cdef int objective = self.objective
         cdef int64_t n_epochs, n = self.n_train, done = 0
-        cdef double loss, length = 1, first_score
+        cdef double loss = 0, length = 1, first_score
         cdef Rate rate = start_rate(self.learning_rate)
         cdef int64_t n_batches = (n + self.batch_size - 1) // self.batch_size, k
         cdef int64_t n_passes = (self.min_batches + n_batches - 1) // n_batches
