@@ -310,7 +310,7 @@ class OtherMember(Member):
     def _fitted(self, samples, own):
         model, options = clone(self.model), {}
         X, y, _, _ = samples.training
-        if samples.classes is not None and y.ndim == 1 and len(samples.classes[0]) > 1:
+        if samples.classes is not None and y.ndim == 1:
             if (y[own] == y[own[0]]).all():  # many classifiers refuse a single class
                 return DummyClassifier().fit(own[:, None], y[own])
         if self.weight is not None:

@@ -130,9 +130,7 @@ def entries(blend):
                 f'has {blend.n_outputs_}: use preset="balanced"'
             )
         forest = MANIFOLD[not is_classifier(blend)](50)
-        found = [("manifold", forest), ("boosting", axis(learning_rate=0.2))]
-        # A linear model refuses a single class.
-        return found if getattr(blend, "n_classes_", 2) == 1 else [*found, "linear"]
+        return [("manifold", forest), ("boosting", axis(learning_rate=0.2)), "linear"]
     if blend.preset == "best":
         more = axis(learning_rate=0.05, max_leaf_nodes=15, max_depth=None)
         return [*blend._auto_members, ("axis_boosting", more)]

@@ -62,6 +62,7 @@ NO_CATEGORIES = {  # the reasons, and what to do
     "dates or times as text": "Derive numbers from dates with skforest.DateFeatures",
     "as many levels as rows, or nearly": "Drop identifiers, and derive numbers from free text",
 }
+N_COMPARED = 200  # first rows, in which rounding is looked for
 MIN_NUMBERED = 100  # rows in which whole numbers that are all different tell something
 HAVE_OTHER_BOUNDS = ("random_state", "max_iter", "min_patch", "max_patch")
 
@@ -201,12 +202,12 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                 columns = np.flatnonzero(is_categorical).tolist()
                 levels = as_levels({j: table.levels(j, there) for j in columns})
                 levels.ordered = frozenset(filter(table.is_ordered, columns))
-            X, y = self._validated(
-                table.matrix(levels, is_training=True), y, reset=None, **self._target_options
-            )
+            given = table.matrix(levels, is_training=True)
+            X, y = self._validated(given, y, reset=None, **self._target_options)
         if reset:
             self.is_categorical_ = is_categorical
             if not sparse.issparse(X):
+                self._warn_of_rounding(given, X)
                 whole = integer_columns(given, X.shape[1])
                 self._warn_of_numbered_rows(X, set(whole) - set(levels))
         return X, y, weight, levels
@@ -295,6 +296,21 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
                 "in categorical_features."
             )
         return bool(found)
+
+    def _warn_of_rounding(self, X, rounded):
+        """Warn of columns most of whose values are equal to others once they are float32."""
+        if rounded.dtype != np.float32:
+            return
+        X, rounded = np.asarray(X[:N_COMPARED], dtype=np.float64), rounded[:N_COMPARED]
+        moved = np.flatnonzero((X != rounded).any(axis=0))
+        n_distinct = [[len(np.unique(Z[:, j])) for Z in (X, rounded)] for j in moved]
+        if columns := [j for j, (n, n_left) in zip(moved, n_distinct) if 2 * n_left <= n]:
+            names = getattr(self, "feature_names_in_", range(X.shape[1]))
+            warn_caller(
+                f"{type(self).__name__} reads numbers as float32, in which most values of these "
+                f"columns of X are equal to others: {', '.join(repr(names[j]) for j in columns)}. "
+                "Subtract an offset from them, or multiply them, so that they differ."
+            )
 
     def _warn_of_numbered_rows(self, X, columns):
         """Warn of those columns that probably number the rows."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..estimators.unwrap import unwrapped_alone
+from ..estimators.unwrap import members_of, unwrapped_alone
 from ..inspect.contents import forest_of, refuse_networks, value_rows
 from ..table.feature_map import KINDS, VALUE
 from ..table.matrix import LIMIT
@@ -31,6 +31,8 @@ def to_dict(estimator):
     TypeError
         If `estimator`, or a member of a blend, is neither an estimator of skforest nor a Forest,
         splits are networks, or labels are neither numbers nor strings.
+    ValueError
+        If a category has an infinite level.
 
     See Also
     --------
@@ -84,11 +86,13 @@ def to_dict(estimator):
 
 def _blend_to_dict(blend):
     members = []
-    for name, member in blend.members_.items():
-        try:
-            model = to_dict(member)
-        except TypeError as error:
-            raise TypeError(f"the member {name!r} of the blend has no dict: {error}") from error
+    for name, member in members_of(blend).items():
+        if not hasattr(member, "forest_"):
+            raise TypeError(
+                f"the member {name!r} of the blend, a {type(member).__name__}, has no dict; leave "
+                "it out of `members`"
+            )
+        model = to_dict(member)
         members.append({"name": name, "weight": blend.weights_[name], "model": model})
     first = members[0]["model"]
     return {
@@ -124,11 +128,20 @@ def _inputs(forest):
     keys += ("fill", None), ("tail", 0.0), ("knots", None)
     own = {key: getattr(forest, key).tolist() or [x] * len(names) for key, x in keys}
     return [
-        {"name": name, "type": "category", "levels": list(forest.levels[j])}
+        {"name": name, "type": "category", "levels": _levels(forest, j)}
         if j in forest.levels
         else {"name": name, "type": "number"} | {key: own[key][j] for key in own}
         for j, name in enumerate(names)
     ]
+
+
+def _levels(forest, j):
+    """The levels of a column of X."""
+    levels = list(forest.levels[j])
+    if any(isinstance(level, float) and np.isinf(level) for level in levels):
+        name = (forest.feature_names or range(forest.n_inputs))[j]
+        raise ValueError(f"column {name!r} has an infinite level, which JSON cannot represent")
+    return levels
 
 
 def _features(forest):

@@ -29,6 +29,7 @@ from ..forest.storage import Levels, is_prior_ratio
 from ..inspect.contents import forest_of
 from ..table.dates import DateFeatures
 from ..table.feature_grid import in_order
+from ..table.frames import by_name
 from ..training.parameters import ParameterObject
 from .others import OtherObjects
 
@@ -50,7 +51,11 @@ def _to_json(value, name, others):
 
     Estimators of other packages are added to `others`.
     """
+    if isinstance(value, range) or hasattr(value, "to_list"):  # also of pandas and polars
+        value = list(value)
     if isinstance(value, np.ndarray):
+        if value.dtype.kind == "O":
+            return _to_json(value.tolist(), name, others)
         if value.dtype.kind not in "biufU":
             raise TypeError(f"{name} is an array of {value.dtype}, which cannot be saved")
         return {"array": value.tolist(), "dtype": str(value.dtype)}
@@ -86,6 +91,29 @@ def _to_json(value, name, others):
     )
 
 
+def _names_of_mask(mask):
+    """A mask of columns that is a Series of pandas with names as labels, as a list of names."""
+    of_name = by_name(mask)
+    if not isinstance(of_name, dict) or np.asarray(mask).dtype != bool:
+        return mask
+    return [name for name, is_category in of_name.items() if is_category]
+
+
+def _dict_of_prior(prior):
+    """The frequencies of classes, in which a Series of pandas is a dict."""
+    if isinstance(prior, list | tuple):
+        return [_dict_of_prior(one) for one in prior]
+    return prior.to_dict() if hasattr(prior, "to_dict") else prior
+
+
+# Parameters in which a Series of pandas is read by its labels, and what is stored instead.
+BY_LABEL = {
+    "monotonic_cst": by_name,
+    "categorical_features": _names_of_mask,
+    "prior": _dict_of_prior,
+}
+
+
 def _params_to_json(estimator, others):
     params = estimator.get_params(deep=False)
     if isinstance(params.get("random_state"), np.random.RandomState | np.random.Generator):
@@ -93,6 +121,9 @@ def _params_to_json(estimator, others):
     graph = params.get("feature_graph")
     if graph is not None and (others.names is not None or hasattr(estimator, "forest_")):
         params["feature_graph"] = in_order(graph, others.names)  # a data frame becomes a matrix
+    for name, in_words in BY_LABEL.items():
+        if name in params:
+            params[name] = in_words(params[name])
     return {name: _to_json(value, name, others) for name, value in params.items()}
 
 

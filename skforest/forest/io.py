@@ -189,7 +189,10 @@ def _labels(classes):
         raise TypeError(
             "classes must be all strings or all numbers of one kind to be saved without pickle"
         )
-    return np.asarray(classes.tolist())
+    stored = np.asarray(classes.tolist())
+    if stored.tolist() != classes.tolist():
+        raise ValueError(f"labels with NUL characters at the end cannot be saved: {classes}")
+    return stored
 
 
 def write_forests(path, members, layout="file", extra=None, others=None):

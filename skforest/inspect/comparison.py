@@ -192,7 +192,7 @@ def checked_target(y, is_class, known, name="y"):
         if labels is not None and (unknown := set(y.tolist()) - set(np.asarray(labels).tolist())):
             raise ValueError(
                 f"{name} has the labels {sorted(unknown, key=str)}, but {model} was fitted to "
-                f"{list(labels)}"
+                f"{np.asarray(labels).tolist()}"
             )
     return y
 

@@ -251,6 +251,8 @@ def times_of(table, j, zone, form):
     own = _zone_of(column)
     if own is None and is_duration(column):
         raise TypeError(f"column {name!r} of X holds {NOT_DATES}")
+    if table.is_all_missing(j):
+        return np.full(len(column), "NaT", dtype="M8[us]")
     mixed = f"column {name!r} of X has times with a zone in fit or now, not both"
     if isinstance(column.dtype, nw.Datetime) or own is not None:
         if (own is None) == bool(zone):

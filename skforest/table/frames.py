@@ -487,9 +487,20 @@ def find_categories(table, categorical_features, is_free=True):
     return mask
 
 
+def by_name(values):
+    """Return a Series of pandas whose labels are strings as a dict, and others as they are."""
+    labels = getattr(values, "index", None)
+    if not hasattr(values, "to_dict") or not all(isinstance(label, str) for label in labels):
+        return values
+    return values.to_dict()
+
+
 def _given_categories(categorical_features, names):
     """Convert `categorical_features` to a mask."""
     given, n_features = np.asarray(categorical_features), len(names)
+    of_name = by_name(categorical_features)
+    if isinstance(of_name, dict) and given.dtype.kind == "b":  # not in the order of the columns
+        given = np.array([name for name, is_category in of_name.items() if is_category], dtype=str)
     shown = f"categorical_features={categorical_features!r}"
     if isinstance(categorical_features, list | tuple):
         kinds = {(isinstance(item, str), isinstance(item, bool)) for item in categorical_features}

@@ -4,14 +4,17 @@ from numbers import Integral
 
 import numpy as np
 
+from ..table.frames import by_name
+
 
 def read_monotonic(given, names, categories):
     """Return the constraint of each column, -1, 0 or 1, as int8.
 
     `given` is the parameter `monotonic_cst`: a number for each column, or a dict from some of the
-    `names` to numbers. `categories` are the columns that cannot have a constraint.
+    `names` to numbers, or a Series of pandas whose labels are names. `categories` are the columns
+    that cannot have a constraint.
     """
-    listed = given
+    given = listed = by_name(given)
     if isinstance(given, dict):
         unknown = set(given) - {name for name in names if isinstance(name, str)}
         if unknown:

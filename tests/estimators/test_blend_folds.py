@@ -466,6 +466,8 @@ def test_a_class_of_one_row(members):
     assert blend.oob_decision_function_[3, 1] > 0.9
     proba = blend.predict_proba(X)[:, 0]
     assert proba[3] > np.median(proba)
+    blend.fit(X, np.repeat("usual", 80))
+    assert (blend.predict_proba(X) == 1).all() and (blend.predict(X) == "usual").all()
 
 
 # ------------------------------------------------------------- importances of hinge forests

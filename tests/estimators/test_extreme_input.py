@@ -1,8 +1,10 @@
 """Data at the edges: few rows, few values, any layout, light and heavy weights."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import ALL, small
 from makers import changed, response
@@ -368,6 +370,31 @@ def test_constant_targets_are_predicted_as_they_are(cls, value):
         value = np.clip(value, -1e100, None)  # scores of a leaderboard have squares
     X = np.arange(7.0)[:, None]
     assert (small(cls).fit(X, np.full(7, value)).predict(X) == value).all()
+
+
+@pytest.mark.parametrize(
+    "column, is_told",
+    [
+        (1.7e9 + 10.0 * np.arange(300), True),
+        (1e-50 * np.arange(300), True),
+        (1e-50 * (np.arange(300) % 2), True),
+        (1.7e9 + 1000.0 * np.arange(300), False),
+        (np.where(np.arange(300) % 3, np.sin(np.arange(300)), np.nan), False),
+        (np.full(300, 1e-50), False),
+    ],
+    ids=["seconds", "tiny", "two tiny values", "hours", "sines", "constant"],
+)
+def test_values_that_float32_makes_equal_are_told(column, is_told):
+    """By estimators that read float32; the others scale columns first."""
+    for X in (np.stack([np.arange(300.0), column], axis=1), pd.DataFrame({"k": 1, "t": column})):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            skforest.ManifoldForestRegressor(2, random_state=0).fit(X, np.arange(300))
+            skforest.CO2ForestRegressor(1, random_state=0).fit(X, np.arange(300))
+        found = [str(w.message) for w in caught if "float32" in str(w.message)]
+        name = "'t'" if isinstance(X, pd.DataFrame) else "1"
+        told = f"equal to others: {name}. Subtract an offset"
+        assert len(found) == is_told and all(told in text for text in found)
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -25,8 +25,13 @@ from skforest.table.target_statistics import TargetStatistics
 
 @pytest.mark.parametrize(
     "given",
-    [[False, True, False], [1], ["b"], np.array(["b"], dtype=object), np.array([1]), ("b",)],
-    ids=str,
+    [
+        *([False, True, False], [1], ["b"], np.array(["b"], dtype=object), np.array([1]), ("b",)),
+        *(range(1, 2), pd.Index(["b"]), pd.Series(["b"]), pd.Series([False, True, False])),
+        pd.Series({"c": False, "b": True, "a": False}),
+        pd.Series({"b": True}),
+    ],
+    ids=lambda given: "".join(repr(given).split()),
 )
 def test_categorical_features_is_a_mask_numbers_or_names(given):
     rng = np.random.default_rng(0)
@@ -48,6 +53,7 @@ def test_categorical_features_is_a_mask_numbers_or_names(given):
         ([1.5], "a mask of bool"),
         ([[1]], "a mask of bool"),
         ([1, "b"], "a mask of bool"),
+        (pd.Series({"z": True}), "'z', which is not a column"),
     ],
 )
 def test_wrong_categorical_features(given, message):
@@ -456,3 +462,10 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(cls, monkeypatch):
                 model.fit(frame.assign(city="Paris"), y)
         assert vars(model) == before
     model.predict(frame)
+
+
+def test_json_has_no_infinite_levels():
+    X = np.c_[np.arange(60.0), np.tile([1, 2, np.inf], 20)]
+    forest = ManifoldForestClassifier(2, categorical_features=[1]).fit(X, np.arange(60) % 3)
+    with pytest.raises(ValueError, match="column 1 has an infinite level"):
+        skforest.to_dict(forest)

@@ -92,6 +92,17 @@ def test_text_and_zones(form):
 ZONES = ["America/New_York", "America/Port-au-Prince", "Etc/GMT+5", "Asia/Tokyo", "UTC", "+05:30"]
 
 
+def test_a_column_without_any_date_may_have_any_type():
+    """pandas gives missing times alone a type without a zone."""
+    moments = pd.date_range("2025-03-08", periods=60, freq="7h", tz="UTC")
+    reader = DateFeatures().fit(pd.DataFrame({"t": moments}))
+    for values in ([pd.NaT], [None, None], pd.array([pd.NA], dtype="string")):
+        found = np.asarray(reader.transform(pd.DataFrame({"t": values})), dtype=float)
+        assert found.shape[0] == len(values) and np.isnan(found).all()
+    with pytest.raises(ValueError, match="with a zone in fit or now, not both"):
+        reader.transform(pd.DataFrame({"t": [pd.Timestamp("2025-03-08"), pd.NaT]}))
+
+
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("backend", ["numpy", "pyarrow", "polars"])
 def test_hours_are_those_of_the_zone(zone, backend):

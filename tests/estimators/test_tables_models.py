@@ -504,9 +504,7 @@ USES = {
     "distil named": lambda m, q, y: skforest.distil(m, q, n_estimators=9, random_state=0).predict(
         q
     ),
-    "leaderboard named": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])[
-        "r2"
-    ],
+    "leaderboard named": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])["r2"],
     "estimate_cost named": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
     "describe named": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
     "EffectDisplay": lambda m, q, y: EffectDisplay.from_estimator(m, q, [0]).effects[0].average,

@@ -259,6 +259,43 @@ def test_numbers_come_back_exactly(estimator, file_way, tmp_path):
     assert plain_params(file_way(model, tmp_path)) == plain_params(model)
 
 
+COLUMNS = pd.DataFrame({"a": np.arange(80) % 5, "b": np.sin(np.arange(80)), "c": np.zeros(80)})
+OF_FRAMES = [
+    ({"categorical_features": COLUMNS.columns[[0]]}, ["a"]),
+    ({"categorical_features": COLUMNS.dtypes == "int64"}, ["a"]),
+    ({"categorical_features": np.array(["a"], dtype=object)}, ["a"]),
+    ({"categorical_features": range(1)}, [0]),
+    ({"monotonic_cst": pd.Series([0, 1, 0])}, [0, 1, 0]),
+    ({"monotonic_cst": pd.Series({"c": 0, "b": 1, "a": 0})}, {"c": 0, "b": 1, "a": 0}),
+    ({"interaction_cst": [COLUMNS.columns[:2], ["c"]]}, [["a", "b"], ["c"]]),
+    ({"prior": pd.Series({"v": 0.3, "u": 0.7})}, {"v": 0.3, "u": 0.7}),
+]
+
+
+@pytest.mark.parametrize(
+    "params, expected", OF_FRAMES, ids=lambda value: "".join(str(value).split())
+)
+def test_parameters_that_pandas_made(params, expected, tmp_path):
+    """They are lists and dicts in the file, and another fit gives the same model."""
+    y = np.where(COLUMNS["b"] + 0.1 * COLUMNS["a"] > 0.2, "u", "v")
+    model = skforest.ObliqueBoostingClassifier(5, n_bags=1, random_state=0, **params)
+    skforest.save(model.fit(COLUMNS, y), tmp_path / "model")
+    other = skforest.load(tmp_path / "model")
+    assert other.get_params()[next(iter(params))] == expected
+    expected = model.predict_proba(COLUMNS)
+    for one in (other, other.fit(COLUMNS, y)):
+        np.testing.assert_array_equal(one.predict_proba(COLUMNS), expected)
+
+
+def test_labels_that_numpy_cannot_hold_are_refused(tmp_path):
+    """Characters NUL at the end of a text are lost in arrays of text."""
+    X = np.arange(20.0)[:, None]
+    y = np.array(["a\0", "a"] * 10, dtype=object)
+    model = skforest.ManifoldForestClassifier(3, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="labels with NUL characters at the end"):
+        skforest.save(model, tmp_path / "model")
+
+
 def test_generator_as_random_state(estimator, file_way, tmp_path):
     model = fitted(estimator, random_state=np.random.RandomState(0))
     other = file_way(model, tmp_path)

@@ -124,8 +124,9 @@ def test_monotonic_constraints_of_a_data_frame():
     model = quick(ObliqueBoostingRegressor, monotonic_cst={"x": 1}).fit(frame, y)
     grid = frame.iloc[np.ones(50, dtype=int)].assign(x=np.linspace(-2, 2, 50))
     assert (np.diff(model.predict(grid)) >= 0).all() and np.ptp(model.predict(grid)) > 1
-    again = quick(ObliqueBoostingRegressor, monotonic_cst=[0, 1, 0]).fit(frame, y)
-    assert_same_trees(model, again)
+    for cst in ([0, 1, 0], pandas.Series([0, 1, 0]), pandas.Series({"z": 0, "x": 1, "c": 0})):
+        again = quick(ObliqueBoostingRegressor, monotonic_cst=cst).fit(frame, y)
+        assert_same_trees(model, again)
     for wrong in ({"c": 1}, {"q": 1}, {"x": [1]}, [1, 0, 0], [0, 1], [0, 2, 0]):
         with pytest.raises(ValueError, match="monotonic_cst="):
             clone(model).set_params(monotonic_cst=wrong).fit(frame, y)
