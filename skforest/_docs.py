@@ -70,8 +70,8 @@ prior : array-like of shape (n_classes,), dict, list of these, or None
 categorical_features : "from_dtype", array-like of bool, int or str, or None
     Which columns of X are categories. "from_dtype": columns of a data frame that hold strings or
     have a categorical dtype, and columns of strings in object arrays. You can also pass a mask of
-    shape (n_features,), column numbers, or column names. None: no column. See
-    :doc:`/guide/tables`.
+    shape (n_features,), column numbers, or column names. A mask that is a Series of pandas is read
+    by its labels, if they are names. None: no column. See :doc:`/guide/tables`.
 weight_dtype : {"float32", "float16"}
     Type in which the weights of hyperplanes are stored. "float16" halves the size of the model,
     but predictions take longer. Rows are routed by the stored weights, and each leaf is computed

@@ -60,8 +60,9 @@ subsample : float
 monotonic_cst : array-like of int of shape (n_features,), dict or None
     Constraint of each column of X, or of the columns named in the dict; only for one output or two
     classes. 1: the prediction, or the probability of the second class, does not decrease with the
-    column. -1: it does not increase. 0: no constraint. In splits on several columns, the weight of
-    a constrained column has the sign of its constraint.
+    column. -1: it does not increase. 0: no constraint. A Series of pandas is read by its labels,
+    if they are names. In splits on several columns, the weight of a constrained column has the
+    sign of its constraint.
 interaction_cst : {"pairwise", "no_interactions"}, list of sets of int or str, or None
     Groups of columns of X, by number or name, that may interact: all splits above a leaf use
     columns of one group. "pairwise": all pairs of columns. "no_interactions": each column is a
