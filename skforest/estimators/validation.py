@@ -301,7 +301,10 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         """Warn of columns most of whose values are equal to others once they are float32."""
         if rounded.dtype != np.float32:
             return
-        X, rounded = np.asarray(X[:N_COMPARED], dtype=np.float64), rounded[:N_COMPARED]
+        has_rows = hasattr(X, "columns") or isinstance(X, list | tuple)
+        X = X[:N_COMPARED] if has_rows else np.asarray(X)[:N_COMPARED]
+        table, rounded = read_table(X), rounded[:N_COMPARED]
+        X = np.asarray(X if table is None else table.matrix({}), dtype=np.float64)
         moved = np.flatnonzero((X != rounded).any(axis=0))
         n_distinct = [[len(np.unique(Z[:, j])) for Z in (X, rounded)] for j in moved]
         if columns := [j for j, (n, n_left) in zip(moved, n_distinct) if 2 * n_left <= n]:
