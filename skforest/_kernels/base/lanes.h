@@ -103,7 +103,7 @@ SKF_INLINE void SKF_L(skf_rows_loop)(const float *table, const int64_t *offset, 
     for (int64_t i = 0; i < n; i += SKF_ROWS) {
         const int n_rows = n - i < SKF_ROWS ? (int)(n - i) : SKF_ROWS;
         float chain[SKF_ROWS][SKF_CHAINS], sums[SKF_ROWS];
-        int k = 0;
+        int k = whole ? 0 : SKF_ROWS;
         for (; k < n_rows; k += 4) {
             const float *a = SKF_ROW(i + k), *b = SKF_ROW(i + k + 1);
             const float *c = SKF_ROW(i + k + 2), *d = SKF_ROW(i + k + 3);
@@ -138,12 +138,16 @@ SKF_INLINE void SKF_L(skf_rows_loop)(const float *table, const int64_t *offset, 
                 SKF_AT(chain[k + 3] + part) = sd;
             }
         }
-        for (; k < SKF_ROWS; k++)
-            memset(chain[k], 0, sizeof chain[k]);
-        if (whole)
-            SKF_L(skf_add_chains)(chain, sums);
-        else
+        if (!whole)
             memset(sums, 0, sizeof sums);
+        else if (n_rows <= 4)
+            for (k = 0; k < n_rows; k++)
+                sums[k] = skf_add_chain(chain[k]);
+        else {
+            for (; k < SKF_ROWS; k++)
+                memset(chain[k], 0, sizeof chain[k]);
+            SKF_L(skf_add_chains)(chain, sums);
+        }
         for (k = 0; k < n_rows; k++) {
             const float *a = table + offset[i + k];
             float rest = 0;
