@@ -140,6 +140,19 @@ SKF_KERNEL(skf_add_up,
                 left[k][b] = sum[k] += sums[b * W + k];                                          \
     }
 
+/* gain[b] = the gain of a cut after bin b, from the squares of the gradients on both sides; -1 if the
+ * cut is not allowed */
+#define SKF_GAINS(left_square, right_square)                                                     \
+    for (int b = 0; b < n; b++) {                                                                \
+        const double right_h = all_h - left_h[b];                                                \
+        const double least_h = (left_h[b] < right_h ? left_h[b] : right_h) + l2;                 \
+        const int allowed =                                                                      \
+            (left_n[b] >= least) & (all_n - left_n[b] >= least) & (least_h > small);             \
+        const double value = (left_square) / (left_h[b] + l2) +                                  \
+                             (right_square) / (right_h + l2) - square / (all_h + l2);            \
+        gain[b] = allowed ? value : -1.0;                                                        \
+    }
+
 /* The cut of largest gain after one of n <= 254 bins, see `find_cut`; the gain is -1 if no cut is
  * allowed. at_h, at_n: places of the curvature and of the number of rows in a bin, after the
  * gradients. */
@@ -159,24 +172,21 @@ SKF_KERNEL(skf_best_cut,
         SKF_LEFT_SUMS(4)
     else
         SKF_LEFT_SUMS(8)
-    for (int b = 0; b < n; b++)
-        gain[b] = right_square[b] = 0;
-    for (int k = 0; k < at_h; k++) {
+    for (int k = 0; k < at_h; k++)
         square += total[k] * total[k];
-        for (int b = 0; b < n; b++) {
-            const double right = total[k] - left[k][b];
-            gain[b] += left[k][b] * left[k][b];
-            right_square[b] += right * right;
-        }
-    }
-    for (int b = 0; b < n; b++) {
-        const double right_h = all_h - left_h[b];
-        const double least_h = (left_h[b] < right_h ? left_h[b] : right_h) + l2;
-        const int allowed =
-            (left_n[b] >= least) & (all_n - left_n[b] >= least) & (least_h > small);
-        const double value = gain[b] / (left_h[b] + l2) + right_square[b] / (right_h + l2) -
-                             square / (all_h + l2);
-        gain[b] = allowed ? value : -1.0;
+    if (at_h == 1) {
+        const double *left_g = left[0], all_g = total[0];
+        SKF_GAINS(left_g[b] * left_g[b], (all_g - left_g[b]) * (all_g - left_g[b]));
+    } else {
+        for (int b = 0; b < n; b++)
+            gain[b] = right_square[b] = 0;
+        for (int k = 0; k < at_h; k++)
+            for (int b = 0; b < n; b++) {
+                const double right = total[k] - left[k][b];
+                gain[b] += left[k][b] * left[k][b];
+                right_square[b] += right * right;
+            }
+        SKF_GAINS(gain[b], right_square[b]);
     }
     for (int i = 0; i < 8; i++) {
         most[i] = gain[n + i] = -1;
