@@ -25,6 +25,7 @@ from skforest import (
     RandomHingeForestClassifier,
 )
 from skforest.table.feature_map import CODE, IS_MISSING, LEVEL, TARGET, VALUE, FeatureMap
+from skforest.training import trials
 
 # ---------------------------------------------------------------------------------- missing values
 
@@ -380,6 +381,21 @@ def test_many_levels_have_indicators_where_they_help():
     for n_levels, n in ((11, 11), (40, 40), (41, 0)):
         frame, y = slopes_in_levels(1600, n_levels)
         assert n_indicators(CO2ForestRegressor(1, random_state=0).fit(frame, y)) == n
+
+
+def test_features_are_chosen_in_all_threads(monkeypatch):
+    """With the same trees as in one thread."""
+    frame, y = slopes_in_levels(600)
+    train, numbers = trials.train_small, []
+
+    def counted(function, models, n_jobs, limit):
+        numbers.append(n_jobs)
+        return train(function, models, n_jobs, limit)
+
+    monkeypatch.setattr(trials, "train_small", counted)
+    fitted = [CO2ForestRegressor(2, n_jobs=n, random_state=0).fit(frame, y) for n in (1, 3)]
+    assert set(numbers) == {1, 3}
+    np.testing.assert_array_equal(*(model.predict(frame) for model in fitted))
 
 
 def test_weights_of_rows_with_many_levels_are_copies():
