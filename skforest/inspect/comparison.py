@@ -5,6 +5,7 @@ import time
 import warnings
 from functools import partial
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
@@ -288,6 +289,7 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
         X, X_train = (
             None if one is None else np.reshape(one, (len(one), -1)) for one in (X, X_train)
         )
+    X, X_train = _within_float32(X), _within_float32(X_train)
     models, found = dict(zip(baseline_names(X_train), (forest, dummy))), {}
     with warnings.catch_warnings():  # about columns; the models themselves gave them, too
         warnings.simplefilter("ignore", UserWarning)
@@ -301,6 +303,20 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
             proba = cross_val_predict(model, X, y, cv=N_FOLDS, method="predict_proba")
             found[name] = PredictedClasses(classes[proba.argmax(axis=1)], proba, classes)
     return found
+
+
+def _within_float32(X):
+    """Rows in which numbers beyond float32, which random forests refuse, are the largest ones."""
+    largest = float(np.nextafter(np.finfo(np.float32).max, np.float32(0)))
+    if isinstance(X, np.ndarray):
+        return np.clip(X, -largest, largest) if X.dtype == np.float64 else X
+    frame = nw.from_native(X, pass_through=True)
+    if not isinstance(frame, nw.DataFrame) or not all(isinstance(c, str) for c in frame.columns):
+        return X
+    wide = [name for name in frame.columns if frame.schema[name] == nw.Float64]
+    if not wide:
+        return X
+    return frame.with_columns(nw.col(*wide).clip(-largest, largest)).to_native()
 
 
 def scores_of(predicted, y, names):

@@ -237,6 +237,17 @@ def test_scores_of_numbers_are_those_of_scikit_learn(shape):
             assert score(w) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, lambda X: pd.DataFrame(X, columns=["a", "b"])])
+def test_numbers_beyond_float32_do_not_hinder_a_comparison(kind):
+    """The random forest, which refuses them, gets the largest ones that it takes."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = X[:, 0].copy()
+    X[::7, 1] = np.finfo(np.float64).max
+    X[3, 0] = np.nan
+    model = ObliqueBoostingRegressor(3, n_bags=1).fit(kind(X), y)
+    assert leaderboard(model, kind(X), y).loc["random forest, 5 folds", "r2"] > 0.8
+
+
 def test_leaderboard_of_pipelines(wine, blend):
     X, X_test, y, y_test = wine
     whole = make_pipeline(FunctionTransformer(lambda X: X), blend)  # cannot be pickled
