@@ -9,9 +9,10 @@ from scipy import sparse
 from .._kernels.base.outliers import write_usual_ends
 
 BLOCK = 4096  # rows converted at once
+ENTRIES = 2**20  # of sparse matrices, counted at once
 DENSE_BLOCK = 2**23  # entries of a sparse matrix made dense at once
 CACHED = 2**17  # numbers in float64 that fit into the cache
-RANKED = 2**20  # entries of whole columns sorted at once
+RANKED = 2**18  # entries of whole columns sorted at once
 MIN_MAPPED = 2**26  # bytes; larger copies of memory-mapped rows are memory-mapped files
 BYTE_FEATURES = 2**24 // 255  # sums of so many bytes are exact in float32
 # Scaled values are clipped to this limit, so that their products with weights stay within float32:
@@ -153,7 +154,7 @@ def min_max(X, limits=None, names=None):
             "rescale it"
         )
     if sparse.issparse(X):  # columns with zeros
-        offset[np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0]] = 0.0
+        offset[_n_stored(X) < X.shape[0]] = 0.0
     return offset, scale
 
 
@@ -209,13 +210,27 @@ def _rounded(x):
     return x.astype(np.float32).astype(np.float64)
 
 
+def _parts(X):
+    """Slices of the entries of a sparse matrix; NumPy makes copies of indices, of 8 bytes each."""
+    return [slice(start, start + ENTRIES) for start in range(0, len(X.indices), ENTRIES)]
+
+
+def _n_stored(X):
+    """Return the number of entries in each column of a sparse matrix."""
+    counts = np.zeros(X.shape[1], dtype=np.int64)
+    for part in _parts(X):
+        counts += np.bincount(X.indices[part], minlength=X.shape[1])
+    return counts
+
+
 def value_range(X):
     """Return the smallest and largest value of every column; NaN does not count."""
     if sparse.issparse(X):
-        low = np.where(np.bincount(X.indices, minlength=X.shape[1]) < X.shape[0], 0.0, np.inf)
+        low = np.where(_n_stored(X) < X.shape[0], 0.0, np.inf)
         high = -low
-        np.minimum.at(low, X.indices, X.data)
-        np.maximum.at(high, X.indices, X.data)
+        for part in _parts(X):
+            np.minimum.at(low, X.indices[part], X.data[part])
+            np.maximum.at(high, X.indices[part], X.data[part])
         return low, high
     low, high = X.min(axis=0), X.max(axis=0)
     if np.isnan(low).any():
