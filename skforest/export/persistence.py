@@ -121,9 +121,9 @@ def _params_to_json(estimator, others):
     graph = params.get("feature_graph")
     if graph is not None and (others.names is not None or hasattr(estimator, "forest_")):
         params["feature_graph"] = in_order(graph, others.names)  # a data frame becomes a matrix
-    for name, in_words in BY_LABEL.items():
+    for name, without_series in BY_LABEL.items():
         if name in params:
-            params[name] = in_words(params[name])
+            params[name] = without_series(params[name])
     return {name: _to_json(value, name, others) for name, value in params.items()}
 
 

@@ -306,7 +306,10 @@ def baselines(is_class, X, y, X_train=None, y_train=None):
 
 
 def _within_float32(X):
-    """Rows in which numbers beyond float32, which random forests refuse, are the largest ones."""
+    """Rows in which numbers beyond float32, which random forests refuse, are the largest ones.
+
+    Data frames whose columns have other names than strings stay as they are.
+    """
     largest = float(np.nextafter(np.finfo(np.float32).max, np.float32(0)))
     if isinstance(X, np.ndarray):
         return np.clip(X, -largest, largest) if X.dtype == np.float64 else X

@@ -212,6 +212,15 @@ OF_CELLS = [
         oob_score=True,
         random_state=0,
     ),
+    pytest.param(skforest.ObliqueBoostingClassifier(random_state=0), marks=pytest.mark.slow),
+    pytest.param(
+        BlendedForestClassifier(
+            [skforest.ObliqueBoostingClassifier(), ManifoldForestClassifier(50)],
+            oob_score=True,
+            random_state=0,
+        ),
+        marks=pytest.mark.slow,
+    ),
 ]
 
 

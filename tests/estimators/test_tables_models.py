@@ -501,12 +501,14 @@ USES = {
     "counterfactual": lambda m, q, y: (
         skforest.counterfactual(m, q[0], q, (y[0] + 1, 9)).prediction
     ),
-    "distil named": lambda m, q, y: skforest.distil(m, q, n_estimators=9, random_state=0).predict(
-        q
-    ),
-    "leaderboard named": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])["r2"],
-    "estimate_cost named": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
-    "describe named": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
+    "distil named blend": lambda m, q, y: skforest.distil(
+        m, q, n_estimators=9, random_state=0
+    ).predict(q),
+    "leaderboard named blend": lambda m, q, y: skforest.leaderboard({"": m}, q, y, metrics=["r2"])[
+        "r2"
+    ],
+    "estimate_cost named blend": lambda m, q, y: [*skforest.estimate_cost(m, q, y).samples],
+    "describe named others": lambda m, q, y: str(skforest.describe(m, q, y)).split("== Scores")[1],
     "EffectDisplay": lambda m, q, y: EffectDisplay.from_estimator(m, q, [0]).effects[0].average,
     "PartitionDisplay": lambda m, q, y: (
         PartitionDisplay.from_estimator(m, q, features=[2, 3], grid_resolution=5).response
@@ -538,17 +540,27 @@ def rows_and_models():
     return rows, objects, y, models
 
 
-@pytest.mark.parametrize("use", USES)
-def test_lists_of_rows_are_read_like_arrays_of_objects(rows_and_models, use, without_pictures):
+# Those of a blend take seconds.
+LONG = {"distil": "blend", "leaderboard": "blend", "estimate_cost": "blend", "describe": "others"}
+CASES = [
+    pytest.param(use, name, marks=[pytest.mark.slow] * (LONG.get(use.split()[0]) == name))
+    for use in USES
+    for name in use.split()[1:] or MODELS
+]
+
+
+@pytest.mark.parametrize("use, name", CASES)
+def test_lists_of_rows_are_read_like_arrays_of_objects(
+    rows_and_models, use, name, without_pictures
+):
     """Numbers beside text stay numbers, wherever a table is taken."""
     plt = pytest.importorskip("matplotlib.pyplot")
     rows, objects, y, models = rows_and_models
-    for name in use.split()[1:] or models:
-        of_list, of_array = models[name]
-        expected = USES[use](of_array, objects, y)
-        for found in (USES[use](of_array, rows, y), USES[use](of_list, rows, y)):
-            np.testing.assert_array_equal(found, expected, err_msg=name)
-        plt.close("all")
+    of_list, of_array = models[name]
+    expected = USES[use](of_array, objects, y)
+    for found in (USES[use](of_array, rows, y), USES[use](of_list, rows, y)):
+        np.testing.assert_array_equal(found, expected)
+    plt.close("all")
 
 
 @pytest.mark.parametrize("kind", ["X_val", "blended X_val", "partial_fit"])

@@ -9,6 +9,7 @@ from scipy import sparse
 from skforest._kernels.base.row_reader import RowMap
 
 import skforest
+from skforest.table import matrix
 from skforest.table.feature_map import FeatureMap
 from skforest.table.matrix import (
     APART,
@@ -323,3 +324,18 @@ def test_usual_ranges_of_many_columns_are_those_of_each(monkeypatch):
     monkeypatch.setattr(skforest.table.matrix, "RANKED", 3000)
     for own, expected in zip(usual_range(X, weight, value_range(X)), every):
         np.testing.assert_array_equal(own, expected)
+
+
+@pytest.mark.parametrize("n_entries", [1, 7, 1000])
+def test_entries_of_sparse_columns_are_read_in_parts(n_entries, monkeypatch):
+    """A column that is stored in all rows has no zero; smallest values may be in any part."""
+    monkeypatch.setattr(matrix, "ENTRIES", n_entries)
+    X = np.random.default_rng(0).normal(size=(40, 6))
+    X[:, 2], X[:, 5] = 1 + np.abs(X[:, 2]), -1 - np.abs(X[:, 5])
+    X[::3, 1], X[39, 4] = 0, 0
+    for rows in (X, X[:1], np.abs(X)):
+        given_X = sparse.csr_matrix(rows)
+        np.testing.assert_array_equal(value_range(given_X), [rows.min(axis=0), rows.max(axis=0)])
+        offset, _ = min_max(given_X)
+        expected = np.where((rows == 0).any(axis=0), 0, rows.min(axis=0))
+        np.testing.assert_array_equal(offset, expected)
