@@ -576,3 +576,26 @@ def test_an_epoch_of_a_small_node_has_several_steps():
             for signs in ("old", "current")
         ]
         assert np.array_equal(*pair) == are_equal
+
+
+def test_a_weight_counts_as_rows_that_are_nearly_equal():
+    """Equal rows are merged into one with a weight, so that copies would not show a wrong sum."""
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(60, 4)), rng.integers(1, 6, size=60)
+    y = np.where(X[:, 0] + X[:, 1] > 0.5, 2.0, 0.0) + 0.3 * rng.normal(size=60) + 10
+    rows = np.repeat(np.arange(60), weight)
+    X_near = X[rows] + 1e-5 * rng.normal(size=(len(rows), 4))
+    procedure = CO2Procedure(batch_size=1000, n_epochs=12)
+    model = CO2ForestRegressor(objective="co2", procedure=procedure, **PLAIN)
+    expected = model.fit(X_near, y[rows]).predict(X)
+    direction, threshold = split_of(model)
+    assert (np.abs(direction) > 1e-3).sum() > 1
+    for target, weights in ((y, weight), (np.stack([y, y], axis=1), weight)):
+        model.fit(X, target, weights)
+        found = split_of(model)
+        np.testing.assert_allclose(found[0], direction, atol=2e-3)
+        assert found[1] == pytest.approx(threshold, abs=2e-3)
+        predicted = model.predict(X).reshape(60, -1)
+        np.testing.assert_allclose(
+            predicted, np.stack([expected] * predicted.shape[1], axis=1), rtol=1e-3
+        )
