@@ -2,7 +2,7 @@
 
 Four switches, environment variables that are off when unset, empty or 0:
 
-SKFOREST_DEBUG     bounds, initialisation and None checks, C assertions, -O1 -g
+SKFOREST_DEBUG     bounds, initialisation and None checks, C assertions, -O1 -g1
 SKFOREST_NO_SIMD   no function multiversioning: one plain variant of every loop
 SKFOREST_SANITIZE  sanitizers of gcc or clang: that of threads if it is "thread", else those of
                    addresses and undefined behaviour, see `make sanitize`
@@ -67,7 +67,7 @@ DIRECTIVES = {
 # No contraction to fused multiply-add: the variants of a loop would differ in the last bits.
 # No -ffast-math, which changes the floating point mode of the whole process, and no
 # -march=native: what is built here runs on any processor of its kind.
-UNIX_FLAGS = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
+UNIX_FLAGS = ["-O1", "-g1", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
 UNIX_FLAGS += ["-ffp-contract=off", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
 LINK_FLAGS = []
 if SANITIZE:

@@ -39,7 +39,9 @@ table["a week before"] = demand.shift(7)  # known if we predict a week ahead
 # With folds drawn at random, a model knows the days before and after each test day, which it will
 # not in use: the score is too good.
 
-model = make_pipeline(DateFeatures(), ManifoldForestRegressor(random_state=0))
+model = make_pipeline(
+    DateFeatures(), ManifoldForestRegressor(30, random_state=0)
+)
 folds = {
     "random folds": KFold(5, shuffle=True, random_state=0),
     "later rows": TimeSeriesSplit(5, test_size=73),
