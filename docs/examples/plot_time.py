@@ -16,7 +16,6 @@ from skforest import (
     BlendedForestRegressor,
     DateFeatures,
     ManifoldForestRegressor,
-    ObliqueBoostingRegressor,
 )
 
 rng = np.random.default_rng(0)
@@ -59,12 +58,14 @@ for name, cv in folds.items():
 past, future = slice(0, n - 73), slice(n - 73, n)
 dates = DateFeatures().fit(table[past])
 X, X_future = dates.transform(table[past]), dates.transform(table[future])
-boosting = ObliqueBoostingRegressor(n_bags=1)  # for a short example
-blend = BlendedForestRegressor(
-    [("boosting", boosting), "co2"], cv=TimeSeriesSplit(3), random_state=0
-)
+members = ["manifold", "boosting", "co2"]
+blend = BlendedForestRegressor(members, cv=TimeSeriesSplit(3), random_state=0)
 blend.fit(X, demand[past])
 print(blend.leaderboard_[["score", "weight"]].round(2))
+
+# %%
+# The score of the blend is that of weights that were found on the other folds. As there are only
+# three of them, it can be below the scores of members.
 
 # %%
 # A forest knows nothing of the order of the rows. Columns such as the demand of a week before tell

@@ -20,6 +20,7 @@ from ..table.matrix import min_max, scaled
 from ..training.alternating import AlternatingSettings, refine_tree
 from ..training.losses import Loss
 from ..training.method import joined
+from ..training.progress import Progress
 from ..training.threads import in_parallel
 from .base import Integral, Interval, Real, StrOptions, validate_params
 from .prediction import is_forest
@@ -194,7 +195,8 @@ def refine(
         )
         return *found, is_own
 
-    done = in_parallel(refine_one, range(len(forest)), n_jobs, verbose, "refine")
+    progress = Progress(verbose, len(forest), "refine")
+    done = in_parallel(refine_one, range(len(forest)), n_jobs, progress)
     trees, curves, is_own = zip(*done)
     refined.forest_ = joined(trees)
     if getattr(refined, "_has_votes", False):

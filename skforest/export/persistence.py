@@ -273,7 +273,7 @@ def _is_saved(step):
 
 def _transformer_to_json(step, others):
     names = getattr(step, "feature_names_in_", None)
-    state = {"n_features_in_": step.n_features_in_, "_dates": step._dates}
+    state = {"n_features_in_": step.n_features_in_, "_dates": step._dates, "_words": step._words}
     state["feature_names_in_"] = None if names is None else names.tolist()
     state = {name: _to_json(value, name, others) for name, value in state.items()}
     return {"params": _params_to_json(step, others), "state": state}
@@ -284,8 +284,9 @@ def _in_pipeline(estimator, header, others):
     steps = []
     for name, entry in header["transformers"]:
         step = DateFeatures(**{k: _from_json(v, others) for k, v in entry["params"].items()})
-        step.n_features_in_, step._dates = (
-            _from_json(entry["state"][key], others) for key in ("n_features_in_", "_dates")
+        state = {"_words": {"items": []}} | entry["state"]  # files of early versions have no words
+        step.n_features_in_, step._dates, step._words = (
+            _from_json(state[key], others) for key in ("n_features_in_", "_dates", "_words")
         )
         if (names := entry["state"]["feature_names_in_"]) is not None:
             step.feature_names_in_ = np.array(names, dtype=object)

@@ -496,7 +496,7 @@ def _explain_trees(part, game, max_exact, seed, n_pairs, n_jobs, has_pairs=False
     blocks = []
     for start in range(0, len(part.X), size):
         of_block, chunks = partial(explain, start), range(len(bounds) - 1)
-        blocks.append(sum(in_parallel(of_block, chunks, n_jobs, 0, "shapley_values")))
+        blocks.append(sum(in_parallel(of_block, chunks, n_jobs)))
     return np.concatenate(blocks, axis=1)
 
 

@@ -44,7 +44,7 @@ def explain_mixtures(parts, game, shape, seed, n_pairs, n_jobs, has_pairs=False)
 
     done = np.zeros((2, n_samples, n_inputs if has_pairs else 1, n_inputs, game.n_outputs))
     if n_players:
-        found = in_parallel(explain, range(n_samples), n_jobs, 0, "shapley_values")
+        found = in_parallel(explain, range(n_samples), n_jobs)
         first = players if has_pairs else [0]
         done[np.ix_(range(2), range(n_samples), first, players)] = np.swapaxes(found, 0, 1)
     return done

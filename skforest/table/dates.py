@@ -59,8 +59,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Missing dates become NaN, and so does text that is no date, if there is a date in the same
-    column of the rows; without one, an error is raised. Text is ISO 8601 with hyphens, as
+    Missing dates become NaN, and so do values of the rows of `fit` that are no dates, such as
+    "unknown"; other values that are no dates are refused. Text is ISO 8601 with hyphens, as
     ``2025-12-31 18:00``, or in another usual order, as ``31.12.2025`` or ``Dec 31, 2025``; years
     of two digits are those from 1969 to 2068. Periods of pandas are read as their first moments.
     Times with a zone, or an offset, are read in the zone that their column had in `fit`, or in UTC
@@ -112,7 +112,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         _, table = self._read(X, reset=True)
         names = _output_names(table)
-        named, self._dates = self.columns, {}
+        named, self._dates, self._words = self.columns, {}, {}
         named = [named] if isinstance(named, str | Integral) else named
         for key in () if named is None else named:
             if key not in table.names and key not in range(len(table)):
@@ -128,6 +128,7 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 found = _features(known, origin)
                 parts = [p for p in found if p == "days" or len(np.unique(found[p])) > 1]
                 self._dates[j] = zone, form, origin, parts
+                self._words[j] = _words(table, j, form)
             elif named is not None:
                 raise ValueError(f"column {name!r} of X holds no dates")
             if form is not None and (clash := set(self._names(j, names[j])) & set(table.names)):
@@ -146,6 +147,11 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         X_out : ndarray or dataframe of shape (n_samples, n_features_out)
             Of the same kind as X.
+
+        Raises
+        ------
+        ValueError
+            If a value of a column of dates is neither a date of the form in `fit` nor missing.
         """
         check_is_fitted(self)
         X, table = self._read(X, reset=False)
@@ -154,7 +160,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for j, name in enumerate(names):
             if j in self._dates:
                 zone, form, origin, parts = self._dates[j]
-                values = _features(times_of(table, j, zone, form), origin)
+                times = times_of(table, j, zone, form, self._words.get(j))
+                values = _features(times, origin)
                 found |= dict(zip(self._names(j, name), map(values.get, parts)))
             else:
                 found[name] = table.columns[j]
@@ -198,6 +205,9 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             is_valid &= type(j) is int and 0 <= j < n and form in FORMATS and type(origin) is int
             is_valid &= abs(origin) < 2**40
             is_valid &= type(zone) in (str, type(None)) and {*parts} <= known
+        is_valid = is_valid and type(self._words) is dict
+        for words in self._words.values() if is_valid else ():
+            is_valid &= type(words) is list and all(type(word) is str for word in words)
         if not is_valid:
             raise ValueError(f"the dates of DateFeatures are {self._dates!r:.80} of {n!r} columns")
 
@@ -245,8 +255,11 @@ def _features(times, origin):
     return {name: np.where(np.isnat(times), np.nan, values) for name, values in parts.items()}
 
 
-def times_of(table, j, zone, form):
-    """Dates of a column: ndarray of shape (n_samples,), datetime64[us]."""
+def times_of(table, j, zone, form, words=None):
+    """Dates of a column: ndarray of shape (n_samples,), datetime64[us].
+
+    Values that are no dates are NaT if they are among `words`; None: if any value is a date.
+    """
     column, name = table.columns[j], table.names[j]
     own = _zone_of(column)
     if own is None and is_duration(column):
@@ -267,13 +280,15 @@ def times_of(table, j, zone, form):
             found[found.astype(times.dtype) != times] = "NaT"
         return found
     texts = table.values(j).tolist()
-    moments = {text: _moment(text, form) for text in set(texts)}
-    given = [text for text in moments if not is_missing(text) and text != ""]
-    if given and all(moments[text] is None for text in given):
+    moments = {text: _moment(text, form) for text in dict.fromkeys(texts)}
+    no_dates = [text for text in moments if _is_no_date(text, form)]
+    if words is None and any(moments.values()):
+        no_dates = []
+    if unknown := [text for text in no_dates if str(text) not in (words or ())]:
         number = "; convert numbers first, as with pandas.to_datetime and unit"
         raise ValueError(
-            f"column {name!r} of X has {given[0]!r} and no date of the form in fit"
-            + number * isinstance(given[0], Real)
+            f"column {name!r} of X has {unknown[0]!r}, which is no date of the form in fit"
+            + number * isinstance(unknown[0], Real)
         )
     have_zones = {moment.tzinfo is not None for moment in moments.values() if moment}
     if zone is not None and have_zones - {bool(zone)}:
@@ -387,6 +402,18 @@ def _moment(value, form):
         return datetime.fromisoformat(value.strip() if value[4:5] == "-" else "")
     except (ValueError, OverflowError):
         return None
+
+
+def _is_no_date(value, form):
+    """Return whether a value is neither missing nor a date."""
+    return not is_missing(value) and value != "" and _moment(value, form) is None
+
+
+def _words(table, j, form):
+    """Text of the values of a column that are no dates, sorted."""
+    if _has_times(table.columns[j]) or table.is_all_missing(j):
+        return []
+    return sorted({str(v) for v in table.values(j).tolist() if _is_no_date(v, form)})
 
 
 def _time(moment, zone=None):

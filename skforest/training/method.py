@@ -18,6 +18,7 @@ from ..forest.edit import join, with_prior_ratio
 from ..forest.statistics import responses, with_prior, within_targets
 from ..table.training_set import TrainingSet
 from .checkpoint import Checkpoint
+from .progress import Progress
 from .shared_threads import SharedThreads
 from .threads import FitTasks, TimeLimit, in_parallel, return_freed_memory
 
@@ -223,7 +224,7 @@ def train_members(method, data, members, seed, request):
     only members that end in time are trained; NotInTime if there are none.
     """
     data, prepared = method.prepared(data, members, request)
-    limit, tasks, name = request.limit, request.tasks, request.name
+    limit, tasks = request.limit, request.tasks
     checkpoint, unit = request.checkpoint, method.units[0]  # the request is not sent to processes
 
     def train(member, control):
@@ -247,9 +248,7 @@ def train_members(method, data, members, seed, request):
         train,
         members,
         request.n_jobs,
-        request.verbose,
-        name=name,
-        units=method.units,
+        Progress(request.verbose, len(members), request.name, method.units),
         limit=limit.ending_in_parts() if limit is not None and method.keeps_parts else limit,
         tasks=tasks,
         state=attributes if method.only_joins else None,

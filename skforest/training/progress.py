@@ -40,6 +40,11 @@ class Progress:
         if self.verbose and total > 1 and units[0] == UNITS[0]:
             self.bar = _progress_bar(total, name, self.unit)
 
+    @property
+    def shows_parts(self):
+        """bool: show epochs of trees: trees are counted, if there are several; bags never are."""
+        return bool(self.verbose) and (self.n_members == 1 or self.units[0] != UNITS[0])
+
     def update(self, n_done):
         """Show that `n_done` trees, or epochs, are trained."""
         if not self.verbose:

@@ -22,7 +22,7 @@ from joblib.parallel import get_active_backend
 from sklearn import config_context, get_config
 from sklearn.utils.parallel import Parallel, delayed
 
-from .progress import UNITS, Progress
+from .progress import Progress
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -408,27 +408,27 @@ def in_parallel(
     function,
     members,
     n_jobs,
-    verbose,
-    name,
+    progress=None,
+    *,
     limit=None,
     tasks=None,
     state=None,
-    units=UNITS,
     shared=None,
     takes_turns=False,
 ):
     """Return a list of ``function(member, control)``, computed in threads or processes.
 
-    `control` is a `Control`; `name` and `units` are shown with the progress. With a `TimeLimit`,
-    the list ends with the last member that was complete in time; NotInTime if there is none.
-    `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for some results;
-    `shared` are `SharedThreads` or None. If a function `takes_turns`, it calls ``control.pause()``
-    now and then, and members may share threads, so that no thread ends long before the others.
+    `control` is a `Control`; `progress` is the `Progress` of the members, None: it is not shown.
+    With a `TimeLimit`, the list ends with the last member that was complete in time; NotInTime if
+    there is none. `tasks` are `FitTasks`; ``state(results)`` returns the fitted attributes for
+    some results; `shared` are `SharedThreads` or None. If a function `takes_turns`, it calls
+    ``control.pause()`` now and then, and members may share threads, so that no thread ends long
+    before the others.
 
     Processes are used in a `joblib.parallel_config` context that names them, except for a single
     member. The function then works on copies of its data.
     """
-    progress = Progress(verbose, len(members), name, units)
+    progress = progress or Progress(0, len(members), "training")
     control, results, is_ended = Control(), [], False
     is_single = len(members) == 1
     if shared is not None:
@@ -444,10 +444,8 @@ def in_parallel(
             progress.report_epochs(n_done, n_epochs, number, **further)
             return is_single and tasks is not None and tasks.report(n_done, n_epochs)
 
-        # Progress counts trees, which are small; but rounds or evaluations of bags.
-        is_shown = verbose and (is_single or units[0] != UNITS[0])
         is_told = is_single and tasks is not None
-        report = report if is_shown or is_told else None
+        report = report if progress.shows_parts or is_told else None
         return Control(report, control.stop, control.limit, control.turns)
 
     ends_at_once = limit is not None and not limit.keeps_parts
@@ -473,7 +471,7 @@ def in_parallel(
         control.stop[0] = 1  # ends threads that still work
         progress.close()
     if not results:
-        raise NotInTime(f"{name}: nothing was trained within the time limit")
+        raise NotInTime(f"{progress.name}: nothing was trained within the time limit")
     return results
 
 

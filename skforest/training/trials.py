@@ -75,7 +75,7 @@ def train_small(function, models, n_jobs, limit):
     """
     try:
         with local_threads():
-            return in_parallel(function, models, n_jobs, 0, "", limit, takes_turns=True)
+            return in_parallel(function, models, n_jobs, limit=limit, takes_turns=True)
     except NotInTime:
         return []
 

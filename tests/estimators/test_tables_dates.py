@@ -1,16 +1,20 @@
 """Dates as numbers, of every kind of table."""
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from functools import reduce
+from importlib import import_module
+from operator import getitem
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 import pytest
+from archives import rewritten
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import skforest
-from skforest import DateFeatures, ManifoldForestRegressor, counterfactual
+from skforest import DateFeatures, ManifoldForestRegressor, counterfactual, load, save
 from skforest.table.dates import dated, days_of
 from skforest.table.frames import read_table
 
@@ -292,16 +296,57 @@ def test_a_single_column_by_its_name():
 
 def test_columns_that_change_their_form_after_fit():
     model = DateFeatures().fit(pd.DataFrame({"when": ["2025-01-01", "2025-06-02"]}))
-    with pytest.raises(ValueError, match="'when' of X has '01.02.2025' and no date of the form"):
+    with pytest.raises(ValueError, match="'when' of X has '01.02.2025', which is no date"):
         model.transform(pd.DataFrame({"when": ["01.02.2025"]}))
     with pytest.raises(
-        ValueError, match="'when' of X has 1700000000 and no date.*; convert numbers"
+        ValueError, match="'when' of X has 1700000000, which is no date.*; convert numbers"
     ):
         model.transform([{"when": 1_700_000_000}])
     with pytest.raises(ValueError, match="feature names"):
         model.transform(pd.DataFrame({"then": ["2025-01-01"]}))
     with pytest.raises(ValueError, match="times with a zone in fit or now"):
         model.transform(pd.DataFrame({"when": pd.to_datetime(["2025-01-01"]).tz_localize("UTC")}))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "array"])
+def test_words_of_the_training_rows_are_missing_dates_and_others_are_refused(kind, tmp_path):
+    """Whether a row is read does not depend on the rows beside it."""
+
+    def rows(*values):
+        column = np.array(values, dtype=object)
+        if kind == "array":
+            return np.column_stack([column, np.arange(len(column))])
+        return import_module(kind).DataFrame({"when": column, "k": np.arange(len(column))})
+
+    dates = [f"2025-{month:02}-{day:02}" for month in range(1, 13) for day in (1, 9, 20)]
+    X = rows(*dates, "unknown", "n/a", None, "")
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(2, random_state=0))
+    model.fit(X, np.arange(len(X)))
+    save(model, tmp_path / "model.npz")
+    for reader in (model, load(tmp_path / "model.npz")):
+        dates_of = reader[0].transform
+        assert np.isnan(np.asarray(dates_of(X), dtype=float)).any(axis=1).sum() == 4
+        for word in ("unknown", "n/a", "", None):
+            together = np.asarray(dates_of(rows("2025-03-01", word)), dtype=float)
+            alone = np.asarray(dates_of(rows(word)), dtype=float)
+            assert np.isnan(alone[0, :-1]).all() and np.isnan(together[1, :-1]).all()
+            assert not np.isnan(together[0]).any()
+        for values in (("nothing",), ("2025-03-01", "nothing"), ("2025-03-01", "01.04.2025")):
+            message = f"has '{values[-1]}', which is no date of the form in fit"
+            with pytest.raises(ValueError, match=message):
+                reader.predict(rows(*values))
+
+
+def test_files_without_words_read_dates_as_before(tmp_path):
+    """Early versions read what is no date as missing, if there was a date."""
+    path = tmp_path / "model.npz"
+    X = pd.DataFrame({"when": ["2025-01-01", "2025-06-02"] * 4})
+    model = make_pipeline(DateFeatures(), ManifoldForestRegressor(1, random_state=0))
+    save(model.fit(X, np.arange(8)), path)
+    state = "pipeline", "transformers", 0, 1, "state"
+    rewritten(path, header=lambda head: reduce(getitem, state, head).pop("_words"))
+    found = load(path)[0].transform(pd.DataFrame({"when": ["2025-01-01", "unknown"]}))
+    assert found.isna().any(axis=1).tolist() == [False, True]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

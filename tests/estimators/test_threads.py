@@ -153,7 +153,7 @@ def test_an_interrupt_waits_for_threads_without_the_interpreter_lock(monkeypatch
         ended.append(member)
 
     with pytest.raises(KeyboardInterrupt):
-        in_parallel(train, range(20), 2, 0, "train")
+        in_parallel(train, range(20), 2)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.default_int_handler not in handlers[:2]
     assert set(ended) >= {0, 1}
@@ -175,7 +175,7 @@ def calls_of(sizes, train, found):
     def call(number, shared):
         own = partial(train, number)
         n = sizes[number]
-        found[number] = in_parallel(own, range(n), 2, 0, "train", shared=shared)
+        found[number] = in_parallel(own, range(n), 2, shared=shared)
         found[number, "seconds"] = shared.seconds()
 
     return [partial(call, number) for number in range(len(sizes))]
@@ -289,7 +289,7 @@ def test_members_take_turns(n_members, n_threads, monkeypatch):
         return member
 
     ended = []
-    found = in_parallel(train, range(n_members), n_threads, 0, "train", takes_turns=True)
+    found = in_parallel(train, range(n_members), n_threads, takes_turns=True)
     assert found == list(range(n_members)) and max(most) == n_threads
     first, known, n_begun = ended[0]
     n_active = n_threads + n_members % n_threads
@@ -306,9 +306,9 @@ def test_members_that_use_all_threads_or_have_a_limit_take_no_turns(n_members, l
         return control.turns is not None
 
     given = {"limit": limit, "takes_turns": True}
-    assert not any(in_parallel(has_turns, range(n_members), 2, 0, "", **given))
-    assert not any(in_parallel(has_turns, range(3), 2, 0, ""))
-    assert all(in_parallel(has_turns, range(3), 2, 0, "", takes_turns=True))
+    assert not any(in_parallel(has_turns, range(n_members), 2, **given))
+    assert not any(in_parallel(has_turns, range(3), 2))
+    assert all(in_parallel(has_turns, range(3), 2, takes_turns=True))
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -326,7 +326,7 @@ def test_members_that_wait_for_their_turn_end_early(error):
         waits(control, end)
 
     with pytest.raises(error):
-        in_parallel(train, range(5), 3, 0, "train", takes_turns=True)
+        in_parallel(train, range(5), 3, takes_turns=True)
     while turns[0].n_free < 3 and time.monotonic() < end:  # all turns are given back
         time.sleep(0.001)
     assert not turns[0].waiting and time.monotonic() < end

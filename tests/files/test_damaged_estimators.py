@@ -205,6 +205,8 @@ def dates_of(state):
         lambda state: state.update(feature_names_in_=[1]),
         lambda state: state.pop("_dates"),
         lambda state: state.update(_dates=[]),
+        lambda state: state.update(_words=[]),
+        lambda state: state["_words"]["items"][0].__setitem__(1, [1]),
         lambda state: dates_of(state).pop(),
         lambda state: dates_of(state).__setitem__(0, 3),
         lambda state: dates_of(state).__setitem__(1, "%s"),
