@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from .._kernels.base.outliers import write_usual_ends
+from .._kernels.base.row_reader import whole_bytes
 
 BLOCK = 4096  # rows converted at once
 ENTRIES = 2**20  # of sparse matrices, counted at once
@@ -427,10 +428,12 @@ def scaled_csr(X, offset, scale, *limits):
 
 
 def with_fixed(X, low, high):
-    """Copy X and clip the columns whose limits are equal; NaN stays."""
+    """Clip the columns whose limits are equal, in a copy of X if any changes; NaN stays."""
     fixed = np.flatnonzero(low == high)
     value = low[fixed]
     value = as_bytes(value[None])[0] if X.dtype == np.uint8 else value
+    if (X[:, fixed] == value).all():
+        return X
     Z = X.astype(np.result_type(X, value))
     Z[:, fixed] = np.clip(Z[:, fixed], value, value)
     return Z
@@ -445,17 +448,5 @@ def as_bytes(X):
     is_bytes = X.dtype == np.uint8
     if X.shape[1] > BYTE_FEATURES:
         return X.astype(np.float32) if is_bytes else X
-    if is_bytes:
-        return X
-    parts = []
-    with np.errstate(invalid="ignore"):
-        # Blocks grow, because the first row of other data already answers the question.
-        start, size = 0, 1
-        while start < len(X):
-            block = X[start : start + size]
-            part = block.astype(np.uint8)
-            if not (part == block).all():
-                return X
-            parts.append(part)
-            start, size = start + size, BLOCK
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    found = None if is_bytes else whole_bytes(X)
+    return X if found is None else found

@@ -81,10 +81,7 @@ class TrainingSet:
     """
 
     def __init__(self, X, y, weight, feature_map=None):
-        if sparse.issparse(X):
-            samples = SparseRowOrder(X, y, feature_map is not None and feature_map.is_scaling)
-        else:
-            samples = RowOrder(X, y)
+        samples = _row_order(X, y, feature_map)
         chosen = np.flatnonzero(weight)
         hashes = samples.hashes(chosen)
         by_hash = np.argsort(hashes, kind="stable")
@@ -142,6 +139,10 @@ class TrainingSet:
     def rows(self):
         """ndarray of int32: rows of positive weight."""
         return np.flatnonzero(self.weight).astype(np.int32)
+
+    def row_hashes(self):
+        """ndarray of shape (n_rows,), uint64: a hash of the features and targets of each row."""
+        return _row_order(self.X, self.y, self.feature_map).hashes(np.arange(len(self)))
 
     # ------------------------------------------------------------------------- other training sets
 
@@ -381,6 +382,12 @@ class TrainingSet:
         return draw_counts(self.weight, seed, n_draws)
 
 
+def _row_order(X, y, feature_map):
+    if not sparse.issparse(X):
+        return RowOrder(X, y)
+    return SparseRowOrder(X, y, feature_map is not None and feature_map.is_scaling)
+
+
 class SparseRowOrder:
     """As `RowOrder`, for a CSR matrix; dense rows have the same hashes and the same order.
 
@@ -392,7 +399,7 @@ class SparseRowOrder:
         self.dtype = X.dtype
         if not is_scaled and X.shape[1] <= BYTE_FEATURES:
             # Dense rows would be bytes if all values are whole numbers from 0 to 255.
-            self.dtype = as_bytes(X.data[None]).dtype
+            self.dtype = as_bytes(X.data[:, None]).dtype
 
     def _dense_order(self, rows):
         block = np.ascontiguousarray(self.X[rows].toarray(), dtype=self.dtype)

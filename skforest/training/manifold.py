@@ -32,8 +32,12 @@ class ManifoldMethod(GrowingMethod):
 
     def prepared(self, data, members, request):
         """Compute the statistics of rows for samplers once."""
+        if self.weights_are_scaled:
+            data.unit()
+        if self.settings.projection == "sparse":
+            data.varying()
         if self.settings.projection != "patch":
-            data.unit(), data.varying(), data.has_outliers()
+            data.has_outliers()
         return data, self
 
     @property

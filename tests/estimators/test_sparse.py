@@ -66,6 +66,16 @@ def test_the_same_bits_as_of_dense_rows(cls, counts, parameters):
         np.testing.assert_array_equal(model.apply(form(X)), dense.apply(X))
 
 
+def test_many_bytes_have_the_same_bits():
+    """Rows of bytes were put in order as floats if X had more than 65,793 entries."""
+    X = np.random.default_rng(0).integers(0, 256, size=(300, 240)).astype(np.float32)
+    y = X[:, :4].sum(axis=1) > 500
+    dense = ManifoldForestClassifier(2, random_state=0).fit(X, y)
+    assert_same_trees(
+        dense, ManifoldForestClassifier(2, random_state=0).fit(sparse.csr_matrix(X), y)
+    )
+
+
 CO2 = {"objective": "co2", "bootstrap": False, "max_features": "sqrt", "holdout": 0.0}
 SMALL = {"n_bags": 2, "max_iter": 30, "n_directions": 10, "max_depth": 4}
 SCALING = [

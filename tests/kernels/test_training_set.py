@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from makers import fixed
 from scipy import sparse, stats
+from skforest._kernels.base.row_reader import RowMap, whole_bytes
 from skforest._kernels.base.rows import RowOrder, tree_seed
 
 import skforest
@@ -326,6 +327,60 @@ def test_a_seed_gives_the_same_bootstrap():
     rows = some_rows(np.ones(100))
     assert rows.bootstrap(7, 100).tobytes() == rows.bootstrap(7, 100).tobytes()
     assert (rows.bootstrap(7, 100) != rows.bootstrap(8, 100)).any()
+
+
+NO_BYTES = [-1, -0.5, 0.5, 254.5, 255.5, 256, 2**31, 1e30, -1e30, np.nan, np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_whole_numbers_up_to_255_become_bytes(dtype):
+    """All lengths of rows around blocks of vectors, and other numbers at every place."""
+    rng = np.random.default_rng(0)
+    for n_columns in (0, 1, 2, 63, 64, 65, 130):
+        X = rng.integers(0, 256, size=(3, n_columns)).astype(dtype)
+        X[:, :1] = [[-0.0], [0], [255]]
+        found = whole_bytes(X)
+        assert found.dtype == np.uint8
+        np.testing.assert_array_equal(found, X)
+        for j in range(n_columns):
+            Z = X.copy()
+            Z[rng.integers(3), j] = rng.choice(NO_BYTES)
+            assert whole_bytes(Z) is None
+    for other in NO_BYTES:
+        assert whole_bytes(np.array([[7, other]], dtype=dtype)) is None
+    assert len(whole_bytes(np.empty((0, 5), dtype=dtype))) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_rows_of_bytes_are_mapped_to_bytes(dtype):
+    """Inputs that were constant in training have their value again; the rows do not change."""
+    low = np.array([-1e9, 3, -1e9], dtype=np.float32)
+    arrays = dict.fromkeys(("offset", "scale"), np.empty(0))
+    arrays |= dict.fromkeys(("tail", "fill", "table"), np.empty(0, np.float32))
+    arrays |= {"low": low, "high": np.where(low < 0, -low, low), "knots": np.empty((0, 2, 0))}
+    arrays |= {"source": np.empty(0, np.int32), "kind": np.empty(0, np.uint8)}
+    arrays["table_start"] = np.zeros(1, np.int64)
+    row_map = RowMap(arrays, [0, 0, 0], True)
+    X = np.array([[0, 3, 255], [1, 9, 2]], dtype=dtype)
+    X.flags.writeable = False
+    found = row_map.features(X, True)
+    assert found.dtype == np.uint8
+    assert found.tolist() == [[0, 3, 255], [1, 3, 2]]
+    if dtype != np.uint8:
+        assert row_map.features(X + dtype(0.5), True).dtype == np.float32
+        assert row_map.features(X * np.inf, True) is None
+
+
+def test_hashes_of_rows_tell_features_and_targets_apart():
+    X, Y, weight = repeated_rows(np.float32, n_features=6)
+    rows = TrainingSet(X, Y, np.ones(len(X)))
+    csr = TrainingSet(sparse.csr_matrix(X), Y, np.ones(len(X)))
+    known = rows.row_hashes()
+    assert len(set(known.tolist())) == len(rows)
+    np.testing.assert_array_equal(known, csr.row_hashes())
+    rows.y[0] += 1
+    rows.X[1, 2] += 1
+    assert np.flatnonzero(rows.row_hashes() != known).tolist() == [0, 1]
 
 
 def test_a_set_of_one_row():

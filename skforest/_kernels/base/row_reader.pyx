@@ -9,6 +9,8 @@ in float64, rounded to float32, so the whole table is never dense.
 
 `RowMap`: the map from rows to features of `FeatureMap.transform`, in one loop. For a single row,
 it takes as long as one NumPy operation.
+
+`whole_bytes`: images, and other tables of small whole numbers, as bytes.
 """
 
 from libc.math cimport INFINITY, fabs, fabsf, isnan
@@ -19,9 +21,17 @@ import numpy as np
 
 from .direction cimport CSR, as_table
 
+cdef extern from "base/whole.h" nogil:
+    void skf_write_bytes_f32(const float*, int64_t, uint8_t*, int*)
+    void skf_write_bytes_f64(const double*, int64_t, uint8_t*, int*)
+
 
 ctypedef fused Number:
     uint8_t
+    float
+    double
+
+ctypedef fused Float:
     float
     double
 
@@ -132,6 +142,10 @@ cdef class RowMap:
         cdef bint is_plain = False
         cdef float[:, ::1] features
         try:
+            if self.reads_bytes and self.fixes_bytes and char in "fd":
+                found = whole_bytes(X)
+                if found is not None:
+                    return self.with_fixed(found)
             if char == "f":
                 float_view = X
                 if self.keeps_floats:
@@ -151,7 +165,7 @@ cdef class RowMap:
             elif char == "B":
                 bytes_view = X
                 if self.reads_bytes and self.fixes_bytes:
-                    return self.with_fixed(X) if self.fixed.shape[0] else X
+                    return self.with_fixed(X.copy() if self.fixed.shape[0] else X)
                 with nogil:
                     is_plain = self.fill_rows(&bytes_view[0, 0], n, checks, takes_nan, features)
         except ValueError:             # not contiguous, or not in native byte order
@@ -161,14 +175,16 @@ cdef class RowMap:
         return as_whole(features, Z) if self.reads_bytes else Z
 
     cdef with_fixed(self, X):
-        """Copy rows of bytes, and set inputs whose limits are equal to these limits."""
-        found = X.copy()
-        cdef uint8_t[:, ::1] out = found
+        """Set inputs of bytes whose limits are equal to these limits, and return X."""
+        cdef uint8_t[:, ::1] out
         cdef int64_t i, k
+        if self.fixed.shape[0] == 0:
+            return X                   # may be read-only
+        out = X
         for i in range(out.shape[0]):
             for k in range(self.fixed.shape[0]):
                 out[i, self.fixed[k]] = self.fixed_value[k]
-        return found
+        return X
 
     cdef bint fill_rows(
         self, const Number* x, int64_t n, bint checks, bint takes_nan, float[:, ::1] out
@@ -239,6 +255,43 @@ cdef class RowMap:
         else:
             entry = self.n_levels[j] + 1
         return self.table[self.table_start[f] + entry]
+
+
+def whole_bytes(X):
+    """Return a copy of X as uint8 if all values are whole numbers from 0 to 255, otherwise None.
+
+    X : ndarray of shape (n_rows, n_columns), float32 or float64, C-contiguous
+    """
+    cdef const float[:, ::1] floats
+    cdef const double[:, ::1] doubles
+    cdef bint is_whole
+    if X.shape[0] > 1 and whole_bytes(X[:1]) is None:
+        return None                    # most other tables need no memory for a copy
+    found = np.empty((X.shape[0], X.shape[1]), dtype=np.uint8)
+    cdef uint8_t[:, ::1] out = found
+    if X.dtype.char == "f":
+        floats = X
+        with nogil:
+            is_whole = write_bytes(floats, out)
+    else:
+        doubles = X
+        with nogil:
+            is_whole = write_bytes(doubles, out)
+    return found if is_whole else None
+
+
+cdef bint write_bytes(const Float[:, ::1] rows, uint8_t[:, ::1] out) noexcept nogil:
+    """Write numbers as bytes; False at the first row with another number."""
+    cdef int64_t i, n = rows.shape[1]
+    cdef int is_whole
+    for i in range(rows.shape[0] if n > 0 else 0):
+        if Float is float:
+            skf_write_bytes_f32(&rows[i, 0], n, &out[i, 0], &is_whole)
+        else:
+            skf_write_bytes_f64(&rows[i, 0], n, &out[i, 0], &is_whole)
+        if not is_whole:
+            return False
+    return True
 
 
 cdef bint are_finite(const float[:, ::1] rows) noexcept nogil:
