@@ -161,6 +161,33 @@ def test_what_a_call_of_fit_needs_is_no_attribute_of_an_estimator():
             assert not found, f"{path.name}: {found}"
 
 
+def test_what_tells_a_blend_from_a_forest_is_known_in_one_place():
+    told = re.compile(r'hasattr\([^()]*, "(?:members_|_routing_forest)"\)')
+    assert told.search('if hasattr(model, "members_"):')
+    for path in SOURCES:
+        module, text = dotted(path), path.read_text(encoding="utf-8")
+        if not module.startswith("blend.") and module != "estimators.prediction":
+            assert not told.search(text), f"{module}: use is_blend or is_forest"
+
+
+def test_guides_name_what_exists():
+    """Names and paths in docs/extending are those of the source tree, or of the patches."""
+    root = PACKAGE.parent
+    folders = [PACKAGE, root / "tests", root / "docs"]
+    kinds = "*.py", "*.pyx", "*.pxd", "*.h", "*.patch", "conf.py"
+    files = [path for folder in folders for kind in kinds for path in folder.rglob(kind)]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    known = set(re.findall(r"\w+", text))
+    for page in (root / "docs" / "extending").glob("*.md"):
+        for quoted in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")):
+            if re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", quoted) and "/" in quoted:
+                in_patch = f"b/{quoted}" in text or f"b/skforest/{quoted}" in text
+                exists = any((folder / quoted).exists() for folder in (root, PACKAGE))
+                assert in_patch or exists, f"{page.name}: {quoted}"
+            elif re.fullmatch(r"\w*[A-Z_]\w*", quoted):
+                assert quoted in known, f"{page.name}: {quoted}"
+
+
 def choices_by_name(tree):
     """Expressions that compare with the name of a loss, or take one out of a set.
 

@@ -154,8 +154,8 @@ score_name_ : str
     Name and unit of these scores.
 temperature_ : float
     Blended probabilities are raised to the power of 1 / temperature and normalised. It is 1 if no
-    other temperature improved the log loss of held-out rows, and with several outputs; it is above
-    1 only if no member is a forest of this package.
+    other temperature improved the log loss of held-out rows, and with several outputs. It is above
+    1 only with `X_val`, or if no member with a positive weight is a forest of this package.
 left_out_ : list of str
     Members that were left out because there was no time.
 feature_importances_ : ndarray of shape (n_features_in_,), float64

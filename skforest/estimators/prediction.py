@@ -60,7 +60,7 @@ class Part:
 
     def checked(self, reason):
         """The model; raises TypeError, with the reason, if it is no forest of this package."""
-        if hasattr(self.model, "members_"):
+        if is_blend(self.model):
             name = type(self.model).__name__
             raise TypeError(
                 f"{self.what} is a {name}, whose own members are not read: move them "
@@ -111,10 +111,10 @@ def finished(response, temperature, prior_ratio, classes):
     return with_prior(response, prior_ratio, [len(labels) for labels in classes])
 
 
-def prediction_of(estimator, needed=NEEDED):
-    """The `Prediction` of a fitted estimator; TypeError, with what is needed, for any other."""
+def prediction_of(estimator):
+    """The `Prediction` of a fitted estimator; TypeError for any other object."""
     if not hasattr(estimator, "_prediction"):
-        raise refusal(estimator, needed=needed)
+        raise refusal(estimator, needed=NEEDED)
     return estimator._prediction()
 
 
@@ -137,6 +137,11 @@ def predicting(estimator, X, response):
 def is_forest(estimator):
     """Is it an estimator of this package whose model is one `Forest`?"""
     return hasattr(type(estimator), "_routing_forest")
+
+
+def is_blend(estimator):
+    """Is it a fitted blend?"""
+    return hasattr(estimator, "members_")
 
 
 def same_classes(classes, others):

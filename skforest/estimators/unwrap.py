@@ -78,13 +78,13 @@ class Unwrapped:
         return [str(name) for name in names]
 
 
-def unwrapped(estimator, path="estimator"):
+def unwrapped(estimator):
     """The estimator inside of fitted searches and pipelines, as `Unwrapped`.
 
-    Any other object is returned unchanged. Raises NotFittedError if a search has no best
-    estimator, and TypeError if a pipeline has no last step.
+    Of any other object, `estimator` is the object itself. Raises NotFittedError if a search has no
+    best estimator, and TypeError if a pipeline has no last step.
     """
-    transformers, paths, step = [], [], None
+    transformers, paths, step, path = [], [], None, "estimator"
     while True:
         inner = _inner(estimator, path)
         if inner is None:
@@ -188,9 +188,10 @@ def rewrapped(estimator, change):
     return pipeline
 
 
-def refusal(estimator, what="estimator", needed="a fitted estimator of skforest"):
+def refusal(estimator, needed="a fitted estimator of skforest"):
     """TypeError for an estimator that a function cannot take."""
-    return TypeError(f"{what} must be {needed}, got {type(estimator).__name__}{inside(estimator)}")
+    got = f"{type(estimator).__name__}{inside(estimator)}"
+    return TypeError(f"estimator must be {needed}, got {got}")
 
 
 def inside(estimator):

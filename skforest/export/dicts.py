@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..estimators.prediction import is_blend
 from ..estimators.unwrap import members_of, unwrapped_alone
 from ..inspect.contents import forest_of, refuse_networks, value_rows
 from ..table.feature_map import KINDS, VALUE
@@ -57,7 +58,7 @@ def to_dict(estimator):
         raise TypeError(
             f"the link of loss={estimator._loss_with_link!r} is code, which a dict cannot contain"
         )
-    if hasattr(estimator, "members_"):
+    if is_blend(estimator):
         return _blend_to_dict(estimator)
     forest = forest_of(estimator)
     is_forest = forest is estimator

@@ -21,7 +21,7 @@ import skforest
 from .._docs import with_texts
 from ..blend.encoding import TableReader
 from ..blend.parameters import is_estimator
-from ..estimators.prediction import is_forest
+from ..estimators.prediction import is_blend, is_forest
 from ..estimators.unwrap import active_steps, rewrapped, unwrapped, unwrapped_alone
 from ..forest import Forest, load_with_header, package_versions
 from ..forest.io import as_value_error, write_forests
@@ -255,7 +255,7 @@ def save(estimator, path, *, layout="file"):
     whole, advice = unwrapped(estimator), "; or save the pipeline with skops or joblib"
     estimator = unwrapped_alone(estimator, "a file", advice, _is_saved)
     others = OtherObjects()
-    if hasattr(estimator, "members_"):
+    if is_blend(estimator):
         members, extra = _parts_of_blend(estimator, others)
     else:
         members, extra = [(_forest_of_estimator(estimator), _header_of(estimator, others))], {}
@@ -361,15 +361,15 @@ def load(path, *, mmap_mode=None, trusted=()):
     if isinstance(trusted, str):
         raise TypeError(f"trusted={trusted!r} must be a list of names")
     forests, header, content = load_with_header(path, mmap_mode)
-    is_blend = "estimator" in header
-    first = header if is_blend else header["members"][0]
+    has_members = "estimator" in header
+    first = header if has_members else header["members"][0]
     if "estimator" not in first:
         raise ValueError(f"{path} contains a Forest, not an estimator; Forest.load reads it")
     _class_of(first["estimator"], path)
     others = OtherObjects.read(content, path, {*skops_types(), *trusted})
     with as_value_error(f"{path} is damaged"):
         _check_strings(header)
-        if is_blend:
+        if has_members:
             estimator = _restored_blend(header, forests, others)
         elif len(forests) > 1:
             raise ValueError(f"it has {len(forests)} forests, but is no blend")
@@ -541,7 +541,7 @@ def slim(estimator):
     smaller = copy.copy(estimator)
     for name in (*OF_TRAINING_ROWS, *OF_WARM_START, "_stream"):
         vars(smaller).pop(name, None)
-    if hasattr(estimator, "members_"):
+    if is_blend(estimator):
         smaller.members_ = {
             name: slim(member) if is_forest(member) else member
             for name, member in estimator.members_.items()

@@ -17,6 +17,7 @@ from sklearn.utils import assert_all_finite, check_consistent_length, column_or_
 
 from ..blend.blend import MEMBERS
 from ..blend.leaderboard import CONSTANT, FOREST
+from ..estimators.prediction import is_blend
 from ..estimators.targets import check_labels
 from ..estimators.unwrap import rewrapped, unwrapped
 from ..table.dates import DateFeatures
@@ -149,7 +150,7 @@ def named_models(models):
     else:
         whole = unwrapped(models)
         found = {_kind(whole.estimator): models}
-        if hasattr(whole.estimator, "members_"):
+        if is_blend(whole.estimator):
             members = whole.estimator.members_.items()
             found = {"blend": models}
             found |= {name: rewrapped(models, lambda _, one=one: one) for name, one in members}

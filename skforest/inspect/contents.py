@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from ..estimators.prediction import is_blend
 from ..estimators.unwrap import members_of, refusal, unwrapped
 from ..forest import Forest
 from ..forest.packed import LINKS
@@ -261,7 +262,7 @@ def forest_of(estimator):
         raise refusal(estimator, needed="a fitted estimator of skforest or a Forest")
     check_is_fitted(estimator)
     forest = getattr(estimator, "forest_", None)
-    if hasattr(estimator, "members_"):
+    if is_blend(estimator):
         own = [name for name, one in members_of(estimator).items() if hasattr(one, "forest_")]
         advice = f"pass one of its members_: {', '.join(map(repr, own))}"
         raise TypeError(

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from ..estimators.prediction import is_blend
 from ..estimators.unwrap import unwrapped
 from ..table.feature_map import level_text
 from ..table.frames import (
@@ -180,7 +181,7 @@ class PartitionDisplay:
         estimator, X = whole.estimator, whole.transform(X)
         check_int("grid_resolution", grid_resolution, 2)
         feature_names = whole.names(feature_names)
-        if tree is None and hasattr(estimator, "members_"):
+        if tree is None and is_blend(estimator):
             source = _BlendRows(estimator, X, feature_names, class_names)
         else:
             refuse_networks(estimator)

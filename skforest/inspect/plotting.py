@@ -1,6 +1,6 @@
 """Plot of a tree of a fitted forest.
 
-This file checks the parameters; `_picture` draws.
+This file checks the parameters; `picture` draws.
 """
 
 from numbers import Real

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss, r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 
 from .._version import __version__
-from ..estimators.prediction import is_forest, prediction_of
+from ..estimators.prediction import is_blend, is_forest, prediction_of
 from ..estimators.unwrap import unwrapped
 from ..estimators.validation import numbers_rows, size_text, why_no_category
 from ..table.dates import day_text
@@ -521,7 +521,7 @@ def _pairs(subject):
 def _trees(subject):
     """The first trees of the model, or of the member of a blend with the largest weight."""
     model, section = subject.model, Section("Trees")
-    if hasattr(model, "members_"):
+    if is_blend(model):
         own = [name for name, member in model.members_.items() if is_forest(member)]
         if not own:
             return None

@@ -331,7 +331,7 @@ def sharpened(probability, temperature, least=TINY, offset=None):
 def find_temperature(probability, codes, weight, fold, n_folds, may_flatten=True):
     """Return the temperature with the lowest log loss; 1 unless it also helps on other folds.
 
-    It is above 1 only with `may_flatten`. Labels are smoothed as in `flattening_temperature`.
+    It is above 1 only with `may_flatten`. Labels are smoothed as in `_temperature_search`.
     """
     loss, best = _temperature_search(probability, codes, weight, may_flatten)
     before = after = 0.0

@@ -168,7 +168,7 @@ class BoostingTraining:
         self.trees, self.values = [], []
         # Minus the validation loss, or the score, before the first round and after each one.
         self.scores = []
-        self.losses = []  # minus the training loss, likewise
+        self.losses = []  # the training loss, likewise
         self.pool, self.n_threads = None, 1
 
     def run(self, report=None, n_threads=1):
@@ -255,7 +255,7 @@ class BoostingTraining:
     def _add_round(self, number):
         """Train one round, or repeat a known one."""
         X = self.rows.X
-        if self.loss.leaf.renews:
+        if self.loss.leaf.renews or self.kernel.is_adaptive:
             rows = self.train_rows[:: -(-len(self.train_rows) // SIZED_ROWS)]
             self.size = robust_size(self.target[rows] - self.raw[rows], self.weight[rows])
         if self.kernel.is_adaptive:

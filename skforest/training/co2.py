@@ -4,22 +4,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._kernels.co2.hyperplane import StumpSplitter
 from .._kernels.co2.oc1 import CoordinateSplitter
 from .._kernels.search.projection import GaussianSampler
 from .alternating import AlternatingSettings, refine_tree
 from .early_stopping import validation_mask
-from .growing import (
-    MAX_STUMP_EPOCHS,
-    STUMP_VISITS,
-    UNLIMITED,
-    ObliqueMethod,
-    ObliqueSettings,
-    SplitterOptions,
-    search_splitter,
-)
+from .growing import ObliqueMethod, ObliqueSettings, SplitterOptions, search_splitter
 from .joint import JointSettings, train_jointly
 from .losses import UserKernel
 from .user_leaves import UserLeaves, with_user_leaves
+
+# n_epochs="auto": rows shown to a stump, in 3 to 30 epochs. Chosen without a stored measurement.
+STUMP_VISITS = 20_000
+MAX_STUMP_EPOCHS = 30
+UNLIMITED = 2**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class StumpOptions(SplitterOptions):
+    """Further options to optimise a hyperplane, like the parameters of `CO2ForestClassifier`."""
+
+    objective: str
+    nu: float
+    learning_rate: float
+    momentum: float
+    batch_size: int
+    min_batches: int = 1
+    max_weights: int = 0  # of a hyperplane; 0: no limit
+    n_visits: int
+    max_epochs: int
+    smoothing: float
+    row_norm: float
+    holdout: float
+    old_signs: bool
+    gradient_leaves: bool
+    keep_last: bool
+    constant_rate: bool
+    user_leaves: UserLeaves | None = None  # leaves with a loss of the user, for one tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +95,8 @@ class CO2Method(ObliqueMethod):
                 **options, n_restarts=settings.n_restarts, n_jumps=settings.n_jumps
             )
         is_auto = settings.n_epochs == "auto"
-        return self.stump_splitter(
-            sample,
+        return StumpSplitter, StumpOptions(
+            **self.search_options(sample),
             objective=settings.objective,
             nu=settings.nu,
             learning_rate=settings.learning_rate,
@@ -92,10 +113,10 @@ class CO2Method(ObliqueMethod):
             gradient_leaves=settings.leaves == "gradient",
             keep_last=settings.keep == "last",
             constant_rate=settings.schedule == "constant",
-            leaves=self.leaves(sample),
+            user_leaves=self.user_leaves(sample),
         )
 
-    def leaves(self, sample):
+    def user_leaves(self, sample):
         """Return the leaves of a user's loss; None if there is no such loss."""
         loss = self.settings.loss
         if loss is None or sample.is_classification:

@@ -10,21 +10,16 @@ from numbers import Integral
 
 import numpy as np
 
-from .._kernels.co2.hyperplane import StumpSplitter
 from .._kernels.search.grow import Grower
 from .._kernels.search.projection import AxisSampler, Sampler
 from .._kernels.search.search import SearchSplitter
 from ..forest.edit import to_half_precision, with_votes
 from ..forest.statistics import exact_shares
 from .method import Method
-from .user_leaves import UserLeaves
 
 MAX_DEPTH = 2**31 - 1
 # Chosen without a stored measurement.
 SEARCHED = 1024  # default number of rows to search the cut of a large node
-STUMP_VISITS = 20_000  # n_epochs="auto": rows shown to a stump, in 3 to 30 epochs
-MAX_STUMP_EPOCHS = 30
-UNLIMITED = 2**40
 
 
 # ----------------------------------------------------------------------------------- grow one tree
@@ -44,29 +39,6 @@ class SplitterOptions:
     min_weight_leaf: float
     may_overflow: bool = False  # features are so large that a projection may exceed float32
     zooms: bool = False  # there are outliers: if one bin has most rows, divide it into bins
-
-
-@dataclass(frozen=True, kw_only=True)
-class StumpOptions(SplitterOptions):
-    """Further options to optimise a hyperplane, like the parameters of `CO2ForestClassifier`."""
-
-    objective: str
-    nu: float
-    learning_rate: float
-    momentum: float
-    batch_size: int
-    min_batches: int = 1
-    max_weights: int = 0  # of a hyperplane; 0: no limit
-    n_visits: int
-    max_epochs: int
-    smoothing: float
-    row_norm: float
-    holdout: float
-    old_signs: bool
-    gradient_leaves: bool
-    keep_last: bool
-    constant_rate: bool
-    leaves: UserLeaves | None = None  # leaves with a loss of the user, for one tree
 
 
 @dataclass(frozen=True)
@@ -241,8 +213,3 @@ class ObliqueMethod(GrowingMethod):
         """Add the deviations of the features, which importances need."""
         arrays["deviation"] = sample.deviation()
         return {}
-
-    def stump_splitter(self, sample, first_cut=None, **options):
-        """Return the splitter of hyperplanes; `first_cut` and `options` as in `StumpOptions`."""
-        first_cut = self.search_options(sample, **(first_cut or {}))
-        return StumpSplitter, StumpOptions(**first_cut, **options)

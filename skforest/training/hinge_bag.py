@@ -173,7 +173,7 @@ class HingeTraining:
         early_stopping = len(self.validation_target) > 0
         lowest, stalled, factor = np.inf, 0, 1.0
         if may_keep_start := early_stopping and self.starts_from_best:
-            start, start_loss = self._copies(), self._validation_loss()
+            first, first_loss = self._copies(), self._validation_loss()
         while self.n_done < self.end and not self.control.stop[0]:
             self.control.pause()
             steps = np.arange(self.n_done, min(self.n_done + size, self.end))
@@ -211,8 +211,8 @@ class HingeTraining:
                     report(n_done, n_done, best=n_done - stalled)
                 break
         if self.best is not None:
-            if may_keep_start and start_loss <= lowest:
-                self.best = start
+            if may_keep_start and first_loss <= lowest:
+                self.best = first
             self.trainer.restore(self.best)
         if isinstance(self.loss, CallbackKernel) and self.warns:
             self._warn_of_divergence()

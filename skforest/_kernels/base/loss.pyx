@@ -17,8 +17,7 @@ With d = f - y, and summed over outputs:
 Gradient boosting also needs curvatures: the second derivatives d2L/df_k2, or 1 if these are 0. For
 gamma and Tweedie, they are the expectations 1 and exp((2 - r) f) for a mean of exp(f), because
 second derivatives grow with y, so that Newton steps down would be longer than steps up. Initial
-constants, links and checks of targets are
-Python's: `training/losses/`.
+constants, links and checks of targets are Python's: `training/losses/`.
 
 `sharpened_scores` are log losses of blended probabilities, for the weights of a blend.
 """

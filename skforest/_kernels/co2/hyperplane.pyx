@@ -110,7 +110,8 @@ cdef class StumpSplitter(PlaneSplitter):
         cdef Scratch scratch = self.scratch
         cdef int64_t i, n = self.n_rows, batch = min(<int64_t>self.batch_size, n)
         self.reserve_rows(options.row_norm, options.max_weights)
-        self.leaves = StumpLeaves() if options.leaves is None else OwnLeaves(options.leaves)
+        leaves = options.user_leaves
+        self.leaves = StumpLeaves() if leaves is None else OwnLeaves(leaves)
         self.leaves.reserve(scratch, n, self.n_outputs, self.is_class)
         self.leaves.smoothing = options.smoothing
         self.leaves.momentum = options.momentum
