@@ -303,9 +303,9 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
                 self._keep_held_out(data, rows, response, known)
             else:
                 warn_caller(
-                    "Rows, weights or sampling differ from those of the last fit, which "
-                    "warm_start=True continues. What was trained then may have seen any of these "
-                    "rows, so the model has no out-of-bag score and no intervals or sets."
+                    "Rows, weights or sampling are not those of the last fit. What "
+                    "warm_start=True keeps of it may have been trained on any of these rows, so "
+                    "the model has no out-of-bag score, no intervals and no sets."
                 )
 
     def _keep_held_out(self, data, rows, response, known):

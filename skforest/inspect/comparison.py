@@ -95,10 +95,16 @@ def leaderboard(models, X, y, *, metrics=None, X_train=None, y_train=None, sampl
     3       constant -0.00                   -58.31
     """
     models = named_models(models)
-    is_class = is_classifier(next(iter(models.values())))
+    first = next(iter(models))
+    is_class = is_classifier(models[first])
     for name, model in models.items():
         if is_classifier(model) != is_class:
-            raise ValueError(f"models has classifiers and regressors; {name!r} is the first other")
+            kinds = "a classifier", "a regressor"
+            here, there = kinds if is_class else kinds[::-1]
+            raise ValueError(
+                f"models must be all classifiers or all regressors, but {first!r} is {here} and "
+                f"{name!r} {there}"
+            )
         if is_banded(model):
             raise ValueError(f"{name} predicts several quantiles; a model of one output is needed")
     check_consistent_length(X, y, sample_weight)

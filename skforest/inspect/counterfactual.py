@@ -352,8 +352,8 @@ class _Rows:
         x = x[None] if x.ndim == 1 else x
         if background.ndim != 2 or x.shape != (1, background.shape[1]):
             raise ValueError(
-                f"x has shape {x.shape} and background {background.shape}; one row and rows with "
-                "the same columns are needed"
+                f"x has shape {x.shape} and background {background.shape}; x must be one row, and "
+                "background must have the same columns"
             )
         self._native = np.concatenate([x, background])
         self.x = self._native[:1]

@@ -190,14 +190,17 @@ class PartitionDisplay:
         rows, names = source.rows, source.names
         is_infinite = np.isinf(rows).any(axis=0)
         if is_infinite.any():
-            raise ValueError(f"X: {names[is_infinite.argmax()]!r} has infinite values")
+            raise ValueError(f"column {names[is_infinite.argmax()]!r} of X has infinite values")
         pair = _pair(features, names, source.levels)
         grid = [_grid(rows[:, j], names[j], grid_resolution) for j in pair]
         typical = _typical_row(rows, source.levels)
         for key, value in (values or {}).items():
             j = _number_of("values", values, key, names)
             if j in pair:
-                raise ValueError(f"values={values!r}: {names[j]!r} is a feature of the plane")
+                raise ValueError(
+                    f"values={values!r}: {names[j]!r} is one of the two features of the plot, "
+                    "which have no fixed value"
+                )
             typical[j] = _code(value, names[j], source.levels.get(j))
         plane = np.tile(typical, (grid_resolution**2, 1))
         for j, column in zip(pair, np.meshgrid(*grid)):

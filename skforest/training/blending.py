@@ -174,8 +174,8 @@ class Scorer:
         except TypeError as error:
             if self.options and "sample_weight" in str(error):
                 raise TypeError(
-                    f"{self.name} must take sample_weight where the sample_weight of fit are not "
-                    f"small whole numbers: {error}"
+                    f"{self.name} must take sample_weight, because the weights that fit got are "
+                    f"not small whole numbers: {error}"
                 ) from error
             raise
         except ValueError as error:

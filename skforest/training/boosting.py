@@ -4,14 +4,13 @@ import math
 import time
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from .._kernels.base.rows import tree_seed
 from ..forest.edit import calibrated
 from ..forest.statistics import responses
-from .boosting_rounds import LeafRefit, TrainedRounds, train_rounds
+from .boosting_rounds import BoostingTraining, LeafRefit, TrainedRounds
 from .boosting_rows import BoostingRows
 from .early_stopping import balanced_folds, draw_held_out
 from .losses import TrainingLoss
@@ -210,20 +209,26 @@ class BoostingMethod(Method):
 
     # ----------------------------------------------------------------------------------- training
 
-    def _train_rounds(self, part, sample, settings, *weights, known, **given):
-        """Like `train_rounds`, from the rounds of a checkpoint, and with further checkpoints."""
-        if self.checkpoint is None:
-            return train_rounds(self.rows, settings, *weights, known=known, **given)
-        checkpoint, name = self.checkpoint
-        name = f"{name}-{part}"
+    def _trained(self, part, sample, settings, weight, held_out, *, seed, control, known):
+        """Return a `BoostingTraining` of these rows that has been run.
 
-        def save(training):
-            if checkpoint.is_due(name):
-                rounds = training.trained_rounds(self.packed(training, sample))
-                checkpoint.save(name, rounds)
+        With a checkpoint, it starts from the rounds of this part, "first" or "again", and saves
+        further ones.
+        """
+        save = None
+        if self.checkpoint is not None:
+            checkpoint, name = self.checkpoint
+            name = f"{name}-{part}"
+            known = checkpoint.load(name) or known
 
-        known = checkpoint.load(name) or known
-        return train_rounds(self.rows, settings, *weights, known=known, save=save, **given)
+            def save(training):
+                if checkpoint.is_due(name):
+                    rounds = training.trained_rounds(self.packed(training, sample))
+                    checkpoint.save(name, rounds)
+
+        given = self.rows, settings, weight, held_out, seed, control
+        n_threads = thread_count(self.n_jobs) // max(self.n_members, sample.n_folds)
+        return BoostingTraining(*given, known, save).run(n_threads)
 
     def train(self, sample, seed, control):
         """Train one bag, and let it learn from the rows of X that it held out, too.
@@ -245,12 +250,10 @@ class BoostingMethod(Method):
         is_known_again = known_first is not None
         if not (learns and is_known_again):
             known_first, known_again = known_again, None
-        n_threads = thread_count(self.n_jobs) // max(self.n_members, sample.n_folds)
-        train = partial(self._train_rounds, seed=seed, n_threads=n_threads)
         weight = np.where(held_out > 0, 0.0, sample.weight)
         start = time.perf_counter()
-        part = "first", sample, self.settings
-        training = train(*part, weight, held_out, control=control, known=known_first)
+        rows, given = (weight, held_out), {"seed": seed, "control": control, "known": known_first}
+        training = self._trained("first", sample, self.settings, *rows, **given)
         forest = self.packed(training, sample)
         record = {"validation_scores_": np.array(training.scores)} | self._record(training)
         record["held_out"] = np.flatnonzero(held_out)
@@ -273,10 +276,10 @@ class BoostingMethod(Method):
         if sample.fold is not None:
             training = LeafRefit(training, forest, weight + held_out).run()
         else:
-            control = control.labelled("training again on all rows")
             rows = sample.weight, np.zeros(len(sample))
-            part = "again", sample, again
-            training = train(*part, *rows, control=control, known=known_again)
+            control = control.labelled("training again on all rows")
+            given = {"seed": seed, "control": control, "known": known_again}
+            training = self._trained("again", sample, again, *rows, **given)
         return self.packed(training, sample), record | self._record(training, first)
 
     def _record(self, training, first=None):

@@ -100,16 +100,6 @@ class TrainedRounds:
         return tree, value * factor, leaf
 
 
-def train_rounds(
-    rows, settings, weight, held_out, seed, control, n_threads=1, known=None, save=None
-):
-    """Train a bag; parameters as in `BoostingTraining`. ``save(training)`` follows each round."""
-    known = known or TrainedRounds()
-    training = BoostingTraining(rows, settings, weight, held_out, seed, control, known)
-    training.save = save
-    return training.run(control.report, n_threads)
-
-
 class BoostingTraining:
     """Trains one bag.
 
@@ -123,8 +113,10 @@ class BoostingTraining:
     seed : int
     control : Control
         When training is to end.
-    known : TrainedRounds
+    known : TrainedRounds or None
         The first rounds. They are not trained again, but all other steps are repeated.
+    save : callable or None
+        A function that is called with the training after each new round.
 
     Attributes
     ----------
@@ -132,9 +124,7 @@ class BoostingTraining:
         Whether the time limit ended training.
     """
 
-    save = None  # a function that is called with the training after each new round
-
-    def __init__(self, rows, settings, weight, held_out, seed, control, known):
+    def __init__(self, rows, settings, weight, held_out, seed, control, known=None, save=None):
         self.rows, self.settings, self.loss = rows, settings, settings.loss
         self.target, self.start, self.unit = rows.target, rows.start, rows.response_unit
         self.kernel = self.loss.new_kernel()
@@ -143,7 +133,12 @@ class BoostingTraining:
         of_rows = weight if rows.n_given else weight + held_out
         unit_weight = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit_weight, held_out / unit_weight
-        self.weight, self.seed, self.known = weight, seed, known
+        self.weight, self.seed, self.known, self.save = (
+            weight,
+            seed,
+            known or TrainedRounds(),
+            save,
+        )
         self.control, self.stop, self.is_late = control, control.stop, False
         self.train_rows = np.flatnonzero(weight).astype(np.int32)
         self.held_out_rows = np.flatnonzero(held_out)
@@ -171,18 +166,19 @@ class BoostingTraining:
         self.losses = []  # the training loss, likewise
         self.pool, self.n_threads = None, 1
 
-    def run(self, report=None, n_threads=1):
-        """Train all rounds, or until the validation loss stops decreasing."""
+    def run(self, n_threads=1):
+        """Train all rounds, or until the validation loss stops decreasing; return self."""
         if n_threads <= 1 or self.grower.n_codes < MIN_THREADED:
-            return self._run(report)
+            return self._run()
         with ThreadPoolExecutor(n_threads) as self.pool:
             self.n_threads = n_threads
-            self._run(report)
+            self._run()
         self.pool = None
         return self
 
-    def _run(self, report):
-        n_rounds, first, least, best = self.settings.n_rounds, np.inf, np.inf, 0
+    def _run(self):
+        report, n_rounds = self.control.report, self.settings.n_rounds
+        first, least, best = np.inf, np.inf, 0
         for number in range(n_rounds + 1):
             self.control.pause()
             loss = self._validation_loss()
@@ -554,8 +550,8 @@ class LeafRefit(BoostingTraining):
 
     def __init__(self, training, forest, weight):
         settings = replace(training.settings, n_rounds=len(training.trees), subsample=1.0)
-        given = training.seed, training.control, TrainedRounds()
-        super().__init__(training.rows, settings, weight, np.zeros(len(weight)), *given)
+        weights = weight, np.zeros(len(weight))
+        super().__init__(training.rows, settings, *weights, training.seed, training.control)
         self.trained, self.forest = training, forest
 
     def run(self):

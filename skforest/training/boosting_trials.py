@@ -10,7 +10,7 @@ import numpy as np
 
 from .._kernels.base.rows import random_stream, tree_seed
 from .boosting import HELD_OUT, in_training_copies
-from .boosting_rounds import train_rounds
+from .boosting_rounds import BoostingTraining
 from .boosting_rows import BoostingRows
 from .early_stopping import FOLD_SEED, balanced_folds, draw_held_out
 from .trials import train_small
@@ -103,7 +103,8 @@ class Trial:
         change, (weight, held_out) = model
         settings = replace(self.settings, **change)
         try:
-            training = train_rounds(self.rows, settings, weight, held_out, self.seed, control)
+            given = self.rows, settings, weight, held_out, self.seed, control
+            training = BoostingTraining(*given).run()
         except ValueError:  # it diverged
             return -np.inf
         return max(training.scores) * held_out.sum()

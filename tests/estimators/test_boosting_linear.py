@@ -226,9 +226,10 @@ def test_trials_are_compared_by_the_weighted_scores_of_their_best_rounds(
         if n_parts == 2:  # a plain mean of both halves would prefer the lower rank
             ratio = weight.sum() / held_out.sum()
             score = rank - 2 if ratio < 1 else -rank * (1 + ratio) / 2
-        return SimpleNamespace(scores=[score - 1, score, score - 9 * rank])
+        found = SimpleNamespace(scores=[score - 1, score, score - 9 * rank])
+        return SimpleNamespace(run=lambda: found)
 
-    monkeypatch.setattr(boosting_trials, "train_rounds", train)
+    monkeypatch.setattr(boosting_trials, "BoostingTraining", train)
     model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=7).fit(X, y, weight)
     assert (model.linear_leaves_, model.linear_start_) == best
     assert len(set(masks)) == n_parts and len(masks) == 4 * n_parts
@@ -244,9 +245,9 @@ def test_trials_that_diverge_are_not_chosen_nor_starts_of_many_columns_tried(mos
         tried.add((settings.linear_leaves, settings.linear_start))
         if settings.linear_leaves or settings.linear_start:
             raise ValueError("boosting diverged")
-        return SimpleNamespace(scores=[-5.0])
+        return SimpleNamespace(run=lambda: SimpleNamespace(scores=[-5.0]))
 
-    monkeypatch.setattr(boosting_trials, "train_rounds", train)
+    monkeypatch.setattr(boosting_trials, "BoostingTraining", train)
     monkeypatch.setattr(boosting_trials, "MAX_START_FEATURES", most)
     model = quick(ObliqueBoostingRegressor, n_bags=1, n_estimators=3).fit(X, y)
     assert (model.linear_leaves_, model.linear_start_) == (False, None)

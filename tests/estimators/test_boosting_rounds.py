@@ -259,6 +259,7 @@ class Rounds(training_module.BoostingTraining):
         self.weight, self.raw, self.train_rows = np.array([1.0, 3.0]), np.zeros((2, 1)), [0, 1]
         self.held_out_rows, self.control, self.is_late = np.arange(1), Control(), False
         self.stop, self.known = self.control.stop, training_module.TrainedRounds()
+        self.save = None
         self.trees, self.values, self.losses = [], [], []
 
     def _validation_loss(self):
@@ -276,7 +277,8 @@ class Rounds(training_module.BoostingTraining):
 def rounds(given, **settings):
     """Numbers of rounds that were trained and that are kept, and what was reported."""
     seen, training = [], Rounds(given, **settings)
-    training._run(lambda *args, **further: seen.append((*args, further)))
+    training.control.report = lambda *args, **further: seen.append((*args, further))
+    training._run()
     n_trained = len(training.losses) - 1
     # Means of all rounds and of the last one.
     assert training.losses == [2.0] * n_trained + [0.5]

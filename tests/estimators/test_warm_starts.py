@@ -183,7 +183,7 @@ def test_rounds_of_boosting_on_other_rows_have_no_held_out_predictions():
     assert hasattr(fitted(model, NOISE[:60]), "oob_score_")
     fitted(model.set_params(n_estimators=6), NOISE[:60])
     assert hasattr(model, "oob_score_")
-    with pytest.warns(UserWarning, match="differ from those of the last fit.*no out-of-bag"):
+    with pytest.warns(UserWarning, match="are not those of the last fit.*no out-of-bag"):
         fitted(model.set_params(n_estimators=8), NOISE)
     assert not hasattr(model, "oob_score_")
     with pytest.raises(ValueError, match="predict_interval needs predictions of held-out rows"):

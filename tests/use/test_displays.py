@@ -511,7 +511,7 @@ def test_values_of_other_features():
     texts = ["missing", "u", "v", "(other)", "(other)"]
     assert [_value_text(code, ["u", "v"]) for code in codes] == texts
     for values, message in (
-        ({"a": 1}, "'a' is a feature of the plane"),
+        ({"a": 1}, "'a' is one of the two features of the plot"),
         ({"z": 1}, "there is no feature 'z'"),
         ({4: 1}, "an entry of values=4 must be an int from 0 to 3"),
         ({"kind": "w"}, r"'w' is none of the levels of 'kind': \['u', 'v'\]"),
@@ -596,5 +596,5 @@ def test_a_plane_refuses_infinite_values():
     with pytest.raises(ValueError, match="'c' must be a finite number, got inf"):
         PartitionDisplay.from_estimator(model, X, y, values={"c": np.inf})
     X.loc[3, "c"] = np.inf
-    with pytest.raises(ValueError, match="'c' has infinite values"):
+    with pytest.raises(ValueError, match="'c' of X has infinite values"):
         PartitionDisplay.from_estimator(model, X, y)

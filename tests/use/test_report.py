@@ -168,7 +168,7 @@ def test_leaderboard_refuses_what_it_cannot_compare(wine, blend, diabetes, boost
     _, X_test, _, y_test = wine
     with pytest.raises(ValueError, match="models is empty"):
         leaderboard([], X_test, y_test)
-    with pytest.raises(ValueError, match="'b' is the first other"):
+    with pytest.raises(ValueError, match="'a' is a .* and 'b' a "):
         leaderboard({"a": blend, "b": boosting}, X_test, y_test)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         leaderboard(blend, X_test, y_test[1:])

@@ -35,9 +35,9 @@ class HuberLoss(LossParameters):
     ----------
     delta : float, default=1.35
         Absolute residual above which the loss grows linearly, greater than 0. Its unit is three
-        times the median absolute residual of the training rows, which is about two standard
-        deviations if there are no outliers; the unit is updated while residuals become smaller,
-        except in the losses of held-out rows.
+        times the median absolute residual of the training rows: about two standard deviations
+        without outliers. The unit becomes smaller as residuals do, but not in the losses of
+        held-out rows.
 
     See Also
     --------
