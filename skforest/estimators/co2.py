@@ -337,7 +337,7 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
         if request.is_warm_start:
             kept = {"weight_dtype": request.previous.weight_dtype}
             check_unchanged(kept, vars(self))
-        n_features, refine, loss = data.X.shape[1], self.refine, self._user_kernel(data)
+        n_features, refine, kernel = data.X.shape[1], self.refine, self._user_kernel(data)
         if (most := self._procedure.max_weights) is not None:
             for name, options in LIMITED.items():
                 value = getattr(self, name)
@@ -350,8 +350,8 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             refine = joint_settings(refine)
             if self.refine != "nongreedy":
                 self.refine._validate_params()
-            refine = replace(refine.resolved(n_features), kernel=loss)
-        if loss is not None:
+            refine = replace(refine.resolved(n_features), kernel=kernel)
+        if kernel is not None:
             self._check_gradients()
         if request.is_warm_start:
             # Choices made for the first trees are kept, unless the user has set them since.
@@ -362,11 +362,11 @@ class _CO2Forest(BootstrapMixin, ObliqueForest):
             choices = [
                 choice | {"max_features": math.ceil(n_features ** choice["max_features"])} | own
                 # Small forests are compared by the squared error.
-                for choice in (SETTINGS if loss is None else SETTINGS[:1])
+                for choice in (SETTINGS if kernel is None else SETTINGS[:1])
             ]
         settings = []
         for choice in choices:
-            one = replace(self._settings_with(choice, refine, n_features), loss=loss)
+            one = replace(self._settings_with(choice, refine, n_features), kernel=kernel)
             if one not in settings:
                 settings.append(one)
         return best_setting(self._small_method, data, settings, self._seed, request)

@@ -487,6 +487,11 @@ class FeatureMap:
             return per_input
         return np.where(self.kind == VALUE, per_input[self.source], of_table)
 
+    def scale_per_feature(self):
+        """Return the factor of every feature; 1 for those from tables or constant inputs."""
+        scale = self.per_feature(self.scale, 1.0)
+        return np.where(scale > 0, scale, 1.0)
+
     def per_input(self, per_feature):
         """Return the sums over the features of every input."""
         if not len(self.source):

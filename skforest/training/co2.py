@@ -56,7 +56,7 @@ class CO2Settings(ObliqueSettings):
     """The parameters of CO2 forests, with every value resolved."""
 
     objective: str | None
-    loss: UserKernel | None = None  # a loss of the user; None: log loss or squared error
+    kernel: UserKernel | None = None  # a loss of the user; None: log loss or squared error
     bootstrap: bool
     nu: float = 100.0
     holdout: float = 0.0
@@ -118,18 +118,18 @@ class CO2Method(ObliqueMethod):
 
     def user_leaves(self, sample):
         """Return the leaves of a user's loss; None if there is no such loss."""
-        loss = self.settings.loss
-        if loss is None or sample.is_classification:
-            return None if loss is None else UserLeaves(loss)
-        return UserLeaves(loss, sample.baseline, sample.target_scale)
+        kernel = self.settings.kernel
+        if kernel is None or sample.is_classification:
+            return None if kernel is None else UserLeaves(kernel)
+        return UserLeaves(kernel, sample.baseline, sample.target_scale)
 
     def train(self, sample, seed, control):
         """Grow one tree, and refine it."""
         refine, criterion, stop = self.settings.refine, self.task.criterion, control.stop
         if not isinstance(refine, JointSettings):
-            forest, loss = self.grow(sample, seed, stop), self.settings.loss
-            if loss is not None and not stop[0]:
-                forest = with_user_leaves(forest, sample, loss)
+            forest, kernel = self.grow(sample, seed, stop), self.settings.kernel
+            if kernel is not None and not stop[0]:
+                forest = with_user_leaves(forest, sample, kernel)
             if refine is None or stop[0]:
                 return forest, {}
             most = self.settings.max_weights or 0

@@ -274,8 +274,7 @@ def _unit(data, on_grid):
     varies = data.X.max(axis=0) > data.X.min(axis=0)
     deviation = np.where(varies, data.unit().astype(np.float64), 0.0)
     if on_grid:
-        scale = data.feature_map.per_feature(data.feature_map.scale, 1.0)
-        scale = np.where(scale > 0, scale, 1.0)  # 0: constant
+        scale = data.feature_map.scale_per_feature()
         unit = np.where(varies, 1 / (scale * ((deviation / scale).max() or 1.0)), 0.0)
         return np.where(unit > MIN_UNIT, unit, 0.0)
     deviation = np.maximum(deviation, MIN_DEVIATION * deviation.max())

@@ -48,7 +48,7 @@ class HingeInput:
     @classmethod
     def of_images(cls, data, receptive_fields):
         """Measure all pixels in one unit, not centred, because a kernel moves over them."""
-        scale = _scale(data)
+        scale = data.feature_map.scale_per_feature()
         unit = scale * _root_mean_square(_deviations(data))
         mean, emphasis = np.zeros(len(scale)), np.ones(len(scale))
         return cls(data.X, mean, unit, emphasis, data.deviation(), receptive_fields)
@@ -99,13 +99,7 @@ def are_far(new, old):
 
 def _deviations(data):
     """Return the standard deviations of features before the map scaled them; 0 if constant."""
-    return data.deviation() / _scale(data)
-
-
-def _scale(data):
-    """Return the factor of every feature in the map; 1 for features that the map excludes."""
-    scale = data.feature_map.per_feature(data.feature_map.scale, 1.0)
-    return np.where(scale > 0, scale, 1.0)
+    return data.deviation() / data.feature_map.scale_per_feature()
 
 
 def _root_mean_square(values):
