@@ -230,8 +230,8 @@ class _NonGreedyTree(ObliqueForest):
     def _settings(self, data, request):
         n_features, is_axis = data.X.shape[1], self.init == "axis"
         root = math.ceil(math.sqrt(n_features))
-        loss = self._user_kernel(data)
-        joint = replace(JointSettings.of(self).resolved(n_features), kernel=loss)
+        kernel = self._user_kernel(data)
+        joint = replace(JointSettings.of(self).resolved(n_features), kernel=kernel)
         return CO2Settings(
             **self._growth_settings(
                 max_features=self._resolve_max_features(n_features, root),
@@ -239,7 +239,7 @@ class _NonGreedyTree(ObliqueForest):
             ),
             weight_dtype=self.weight_dtype,
             objective=None if is_axis else self.init,
-            loss=loss,
+            kernel=kernel,
             bootstrap=False,
             smoothing=joint.smoothing,
             row_norm=joint.row_norm,

@@ -568,9 +568,7 @@ def test_units_of_columns_are_limited_and_constant_columns_are_left_out(n_used, 
     settings.max_features = 3
     assert shared_units(few, settings).n_used == 2
     # Patches of pixels, in one unit; those with a constant pixel stay.
-    few.feature_map = SimpleNamespace(
-        per_feature=lambda *_: np.ones(4), scale=np.ones(4), is_scaling=True
-    )
+    few.feature_map = SimpleNamespace(scale_per_feature=lambda: np.ones(4), is_scaling=True)
     settings.feature_shape, settings.patch_size = (4,), (2,)
     units = shared_units(few, settings)
     np.testing.assert_array_equal(units.receptive_fields, [[0, 1], [1, 2]])
