@@ -445,7 +445,7 @@ def test_defaults_of_settings_are_those_of_estimators():
                 assert known[part.name] == part.default, part.name
     for cls in FORESTS:
         known = cls().get_params() | CO2Procedure().get_params()
-        known |= {"loss": None, "holdout": 0.0}  # the loss of the task; as in SETTINGS[0]
+        known |= {"kernel": None, "holdout": 0.0}  # of a loss of the user; as in SETTINGS[0]
         # Non-greedy trees use neither OC1 nor alternating refinement.
         known |= {"n_restarts": 0, "n_jumps": 0, "n_sweeps": 0, "has_votes": False}
         for part in fields(CO2Settings):
