@@ -71,9 +71,10 @@ members : "auto" or list of str, estimator or (str, estimator)
     "lightgbm", "catboost", "xgboost", "extra_trees" and "linear" (scaled columns), and estimators
     with or without a name: forests of this package with other parameters, or any estimators of
     scikit-learn. Those that read no categories, or take no missing values, get encoded columns, as
-    the last step of a pipeline. If `random_state` or `n_jobs` of a member is None, the blend sets
-    it. Set parameters of a named estimator as ``name__parameter``. The names "blend", "constant"
-    and "random forest" belong to rows of the leaderboard.
+    the last step of a pipeline. A `FrozenEstimator` must have been fitted on other rows. If
+    `random_state` or `n_jobs` of a member is None, the blend sets it. Set parameters of a named
+    estimator as ``name__parameter``. The names "blend", "constant" and "random forest" belong to
+    rows of the leaderboard.
 preset : {"fast", "balanced", "best"}
     Which members ``members="auto"`` stands for. "fast": "manifold" with 50 trees, "linear", and
     boosting over single features. "balanced": see `members`. "best": these, and "axis_boosting",

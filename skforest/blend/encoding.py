@@ -10,6 +10,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import TransformerMixin
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -119,10 +120,14 @@ class Columns:
     def encoded(self, estimator, categorical_features, n_outputs):
         """The estimator itself if it reads such columns; else a pipeline that encodes them first.
 
+        A frozen estimator was fitted on the columns that it reads.
+
         Categories with few levels become indicators, those with many the mean of the target in
         their level, by cross-fitting. Where the estimator takes no missing values, the median
         stands for them, and indicators say where.
         """
+        if isinstance(estimator, FrozenEstimator):
+            return estimator
         takes_missing = get_tags(estimator).input_tags.allow_nan
         reads_categories, first = _reads_categories(estimator), _first_step(estimator)
         fills = reads_categories or hasattr(first, "add_indicator")  # an encoder or imputer

@@ -13,12 +13,14 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
+from .._warnings import warn_caller
 from ..estimators.base import take_rows
 from ..estimators.prediction import has_classes, has_response, is_forest, predicting, response_of
 from ..estimators.targets import ForestClassifierMixin
@@ -243,6 +245,11 @@ class OtherMember(Member):
         self.name, self.estimator = name, estimator
         self.fitted = None  # a model whose prediction can be timed
         self.trial_seconds = None
+        if isinstance(estimator, FrozenEstimator):
+            warn_caller(
+                f"The member {name!r} is frozen: its score and its weight are right only if it has "
+                "seen no row of X."
+            )
 
     def begin(self, samples, limit=None):
         """Prepare training; with a limit, NotInTime if a trial says that there is no time."""

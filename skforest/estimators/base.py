@@ -202,6 +202,8 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         """The `Checkpoint` in a folder, for the training on these rows, after a forest."""
         check_continues(self)
         rows, given = data.validation, self.get_params(deep=False)
+        if "procedure" in given:
+            given["procedure"] = self._procedure
         names = getattr(self, "feature_names_in_", None)
         key = {"estimator": type(self).__name__, "version of skforest": __version__}
         key |= {name: value for name, value in given.items() if name not in NOT_IN_RESULTS}

@@ -136,9 +136,14 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         self : object
         """
         has_own = any(name.startswith("procedure__") for name in params)
-        if has_own and "procedure" not in params and self._default_procedure is not None:
-            self.procedure = self._procedure
-        return super().set_params(**params)
+        if not has_own or "procedure" in params or self._default_procedure is None:
+            return super().set_params(**params)
+        before, self.procedure = self.procedure, self._procedure
+        try:
+            return super().set_params(**params)
+        except ValueError:
+            self.procedure = before
+            raise
 
     @property
     def _procedure(self):

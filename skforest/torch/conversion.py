@@ -265,13 +265,13 @@ def from_estimator(estimator, *, dtype=torch.float32):
     is_fern = estimator.structure == "fern"
     return HingeEnsemble(
         [_bag_module(forest[a:b], is_fern, dtype) for a, b in zip(bounds[:-1], bounds[1:])],
-        *(torch.tensor(array) for array in (forest.offset, forest.scale, forest.baseline)),
+        *(torch.from_numpy(a.copy()) for a in (forest.offset, forest.scale, forest.baseline)),
         forest.link,
         forest.classes,
         forest.feature_names,
         forest.deviation,
         *(
-            torch.tensor(array) if len(array) else None
+            torch.from_numpy(array.copy()) if len(array) else None
             for array in (forest.low, forest.high, forest.tail, forest.knots, forest.fill)
         ),
     )
@@ -330,8 +330,9 @@ def to_estimator(module, *, classes=None, X=None):
     TypeError
         If the module has a part that cannot be converted.
     ValueError
-        If `classes` does not name each output once, if `aggregate` of a layer is "none", or if X
-        has another number of features.
+        If `classes` does not name each output once, or is None though ``link`` is "softmax"; if
+        bags differ in `aggregate`, or means of trees in their numbers; if an estimator would
+        average bags on another scale than the module; or if X has other features.
 
     See Also
     --------
@@ -354,9 +355,9 @@ def to_estimator(module, *, classes=None, X=None):
         module = _ensemble_of_one(module, classes)
     bags = [_Bag(bag) for bag in module.bags]
     layer, n_features = bags[0].layer, bags[0].weight.shape[1]
-    order, classes = _sorted_classes(
-        module.classes if classes is None else classes, layer.n_outputs
-    )
+    classes = module.classes if classes is None else classes
+    _check_bags(module.link, bags, classes is not None)
+    order, classes = _sorted_classes(classes, layer.n_outputs)
     meta = {
         "n_features": n_features,
         "n_outputs": layer.n_outputs,
@@ -375,6 +376,9 @@ def to_estimator(module, *, classes=None, X=None):
     }
     finite = True if module.fill is None else "allow-nan"
     X = np.zeros((0, n_features)) if X is None else X
+    names = getattr(X, "columns", None)
+    if names is not None and module.feature_names not in (None, [*names]):
+        raise ValueError(f"X has columns {[*names]}, but the module takes {module.feature_names}")
     X = check_array(X, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=0)
     if X.shape[1] != n_features:
         raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")
@@ -396,6 +400,26 @@ def to_estimator(module, *, classes=None, X=None):
     return _estimator(forests, bags, classes, module.feature_names)
 
 
+def _check_bags(link, bags, has_classes):
+    """Raise ValueError if no estimator predicts as these bags do."""
+    if link == "softmax" and not has_classes:
+        raise ValueError(
+            'classes=None, but the outputs of a module with link="softmax" are logits of classes'
+        )
+    if has_classes and link != "softmax" and len(bags) > 1:
+        raise ValueError(
+            f"module has {len(bags)} bags and link={link!r}, but an estimator of classes averages "
+            'the probabilities of its bags: link="softmax" is needed'
+        )
+    sizes = {bag.layer.n_estimators for bag in bags if bag.layer.aggregate == "mean"}
+    kinds = {bag.layer.aggregate for bag in bags}
+    if len(kinds) > 1 or len(sizes) > 1:
+        raise ValueError(
+            'all bags of a module must have the same aggregate and, if it is "mean", the same '
+            "number of trees"
+        )
+
+
 def _ensemble_of_one(module, classes):
     """A layer, or a sequence that ends with one, as an ensemble of one bag."""
     bag = _Bag(module)
@@ -410,7 +434,10 @@ def _sorted_classes(classes, n_outputs):
     if classes is None:
         return np.arange(n_outputs), None
     classes = np.asarray(classes)
-    labels, order = np.unique(classes, return_index=True)
+    try:
+        labels, order = np.unique(classes, return_index=True)
+    except TypeError as error:
+        raise ValueError(f"classes={classes!r} must be labels of one type") from error
     if classes.ndim != 1 or len(classes) != n_outputs or len(labels) != n_outputs:
         raise ValueError(
             f"classes={classes!r} must name each of the {n_outputs} outputs of the module once"

@@ -9,6 +9,7 @@ The method is that of Hehn, Kooij, Hamprecht, "End-to-End Learning of Decision T
 import heapq
 import math
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +30,13 @@ MIN_MEMORY = 5  # number of batches over which the counts of leaves are averaged
 BLOCK = 1024  # samples per evaluation of a network outside training
 MAX_ATTEMPTS = 5  # networks that are tried at a node
 N_STANDARDISE = 1024  # samples that standardise a new network
+
+
+@contextmanager
+def on_cpu():
+    """Tensors are on the CPU, and have gradients, whatever the user's defaults are."""
+    with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 # --------------------------------------------------------------------------------------- networks
@@ -156,7 +164,7 @@ def likelihood(child, networks, leaves, x, y, steepness, min_reach=MIN_REACH):
                 total = total.index_add(0, kept, part)
         return total
 
-    return subtree(0, torch.arange(len(x)), torch.ones(len(x)))
+    return subtree(0, torch.arange(len(x)), torch.ones(len(x), dtype=torch.float32))
 
 
 def train_networks(
@@ -306,13 +314,15 @@ class NetworkTreeGrower:
         p = torch.sigmoid(self.annealing.steepness * z)
         weight = images.weight[index.numpy()]
         weight = torch.from_numpy(weight / weight.max()).float()
-        leaves = torch.zeros(2, images.n_classes)
+        leaves = torch.zeros(2, images.n_classes, dtype=torch.float32)
         return leaves.index_add_(1, images.y[index], torch.stack([1 - p, p]) * weight)
 
     def _new_network(self, x):
         """A new network, standardised by some images."""
         factory = self.make_network
         network = (default_network if factory is None else factory)(self.shape)
+        if isinstance(network, nn.Module):
+            network.float()  # as images are, whatever the default of PyTorch
         if any(network is other for other in self._modules):
             raise ValueError(
                 f"network={factory!r} returned the same module twice; it must make a new one for "
@@ -323,7 +333,7 @@ class NetworkTreeGrower:
             raise TypeError(
                 f"network={factory!r} must return a torch.nn.Module, got {type(network).__name__}"
             )
-        network = StandardisedNetwork(network, x)
+        network = StandardisedNetwork(network, x).float()
         if not any(p.requires_grad for p in network.parameters()):
             raise ValueError(f"network={factory!r} returned a module without parameters to train")
         return network
@@ -357,6 +367,7 @@ class NetworkMethod(Method):
         super().__init__(settings, task, sampling)
         self.report = report
 
+    @on_cpu()
     def train(self, sample, seed, control):
         """Grow the tree and train its networks together; its record has the networks.
 
@@ -364,7 +375,7 @@ class NetworkMethod(Method):
         """
         settings = self.settings
         images = ImageSet(sample, settings.image_map)
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        with torch.random.fork_rng(devices=[]):
             torch.random.default_generator.manual_seed(settings.seed)
             grower = NetworkTreeGrower(
                 images,

@@ -18,7 +18,7 @@ from ..estimators.targets import GATES, ForestClassifierMixin, RoutingMixin
 from ..estimators.validation import store_parameters
 from ..table.feature_grid import FeatureGrid
 from ..training.endtoend import Annealing
-from .network import BLOCK, ImageMap, NetworkMethod, NetworkSettings
+from .network import BLOCK, ImageMap, NetworkMethod, NetworkSettings, on_cpu
 
 PARAMETERS = """
 network : callable or None
@@ -288,6 +288,7 @@ class E2ENetworkTree(ForestClassifierMixin, RoutingMixin, BaseForest):
         parts = [self._block_outputs(X[i : i + BLOCK], on_path) for i in range(0, len(X), BLOCK)]
         return np.concatenate(parts)
 
+    @on_cpu()
     def _block_outputs(self, X, on_path):
         as_images = ImageMap(self._image_shape, self.mean_, self.unit_)
         x = as_images(torch.tensor(X))

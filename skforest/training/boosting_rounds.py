@@ -121,7 +121,7 @@ class BoostingTraining:
     Attributes
     ----------
     is_late : bool
-        Whether the time limit ended training.
+        Whether the time limit, or a callback, ended training.
     """
 
     def __init__(self, rows, settings, weight, held_out, seed, control, known=None, save=None):
@@ -196,7 +196,8 @@ class BoostingTraining:
             n_kept = max(self.known.n_rounds, self.known.n_least)
             self.is_late = number > n_kept and self.control.is_late()
             if number == n_rounds or is_stalled or is_ended or self.stop[0] or self.is_late:
-                self.is_late &= number < n_rounds and not is_stalled
+                is_cut = self.is_late or bool(is_ended)
+                self.is_late = is_cut and number < n_rounds and not is_stalled
                 break
             self._add_round(number)
             if self.save is not None and number >= self.known.n_rounds and not self.stop[0]:

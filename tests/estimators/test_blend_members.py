@@ -157,8 +157,19 @@ def test_encoded_columns_of_other_tables(kind):
 def test_a_frozen_member_is_the_fitted_one():
     X, y = targets(200)
     model = Ridge().fit(X[:100], y[:100])
-    blend = regressor(members=[FrozenEstimator(model)], cv=3).fit(X[100:], y[100:])
+    blend = regressor(members=[FrozenEstimator(model)], cv=3)
+    with pytest.warns(UserWarning, match="'FrozenEstimator' is frozen.*seen no row of X"):
+        blend.fit(X[100:], y[100:])
     np.testing.assert_allclose(blend.predict(X), model.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore:The member 'trees' is frozen")
+def test_a_frozen_member_reads_the_columns_that_it_was_fitted_on():
+    frame, y = mixed_table()
+    trees = ObliqueBoostingRegressor(5, n_bags=1, random_state=0).fit(frame[::2], y[::2])
+    blend = regressor(members=[("trees", FrozenEstimator(trees))], cv=3)
+    blend.fit(frame[1::2], y[1::2])
+    np.testing.assert_allclose(blend.predict(frame), trees.predict(frame))
 
 
 def test_cross_validation_of_members_of_other_packages():

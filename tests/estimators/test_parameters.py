@@ -283,5 +283,7 @@ def test_a_search_needs_no_procedure_to_begin_with(cls):
     other = cls(procedure=cls._default_procedure.as_printed())
     other.set_params(**{f"procedure__{name}": default})
     assert other.procedure == cls._default_procedure.as_printed(**{name: default})
+    model = cls()
     with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
-        cls().set_params(procedure__depth=3)
+        model.set_params(**{f"procedure__{name}": default, "procedure__depth": 3})
+    assert model.procedure is None, "a name that fails changes nothing"

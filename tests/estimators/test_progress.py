@@ -396,6 +396,16 @@ def test_a_callback_ends_boosting_after_a_round(callback):
     np.testing.assert_array_equal(model.predict(X), few.fit(X, y).predict(X))
 
 
+def test_a_warm_start_goes_on_where_a_callback_has_ended_boosting(callback):
+    model = skforest.ObliqueBoostingRegressor(20, n_bags=1, early_stopping=False, random_state=0)
+    with_callback(model.set_params(warm_start=True), Recorder(stops_at=("epoch", 3)))
+    X, y = task(model)
+    model.set_callbacks().fit(X, y)
+    whole = clone(model).fit(X, y)
+    assert len(model.forest_) == 20
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+
+
 def test_callbacks_are_not_saved(callback, tmp_path):
     forest = skforest.ManifoldForestClassifier(2, random_state=0)
     with_callback(forest, Recorder())

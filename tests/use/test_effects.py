@@ -249,6 +249,13 @@ def test_other_tables_and_estimators(models, library):
     assert display.axes_[0].get_xlabel() == name
 
 
+def test_the_only_class_is_the_target():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    forest = RandomForestClassifier(2, random_state=0).fit(X, ["k"] * 30)
+    display = EffectDisplay.from_estimator(forest, X, [0])
+    assert display.axes_[0].get_ylabel() == "mean probability of k"
+
+
 def test_targets_and_response_methods():
     iris, y = load_iris(return_X_y=True, as_frame=True)
     names = load_iris().target_names[y]

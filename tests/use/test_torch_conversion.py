@@ -103,6 +103,65 @@ def test_conversion_to_a_module_and_back_keeps_predictions(cls, structure, featu
     assert again.forest_.n_leaves.sum() > 0.95 * model.forest_.n_leaves.sum()
 
 
+def ensemble(link, *kinds, **given):
+    """An ensemble of random bags, each of an aggregate and a number of trees."""
+    bags = [make_layer(HingeForest, 4, 3, n, 2, aggregate=kind) for kind, n in kinds]
+    offset, scale, baseline = (torch.full((n,), value) for n, value in ((4, 0), (4, 1), (3, 0.5)))
+    return HingeEnsemble(bags, offset.double(), scale.double(), baseline.double(), link, **given)
+
+
+@pytest.mark.parametrize("link, classes, kinds", [
+    ("identity", None, [("sum", 5), ("sum", 9)]),
+    ("identity", None, [("mean", 5), ("mean", 5)]),
+    ("identity", list("abc"), [("sum", 5)]),
+    ("log", list("abc"), [("sum", 5)]),
+    ("softmax", list("abc"), [("sum", 5), ("sum", 9)]),
+    ("log", None, [("sum", 5), ("sum", 5)]),
+])  # fmt: skip
+def test_ensembles_have_the_predictions_of_their_estimator(link, classes, kinds):
+    module = ensemble(link, *kinds).eval()
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    model = to_estimator(module, classes=classes)
+    if classes is None:
+        found, expected = model.predict(X), predictions(module, X)
+    else:
+        logits = module(torch.from_numpy(X)).detach().double()
+        found, expected = model.predict_proba(X), logits.softmax(dim=1).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("link, classes, kinds, message", [
+    ("identity", None, [("sum", 5), ("mean", 5)], "the same aggregate"),
+    ("identity", None, [("mean", 5), ("mean", 9)], "the same number of trees"),
+    ("identity", list("abc"), [("sum", 5), ("sum", 5)], "averages the probabilities of its bags"),
+    ("log", list("abc"), [("sum", 5), ("sum", 5)], "averages the probabilities"),
+    ("softmax", None, [("sum", 5)], "classes=None"),
+    ("softmax", ["a", 1, None], [("sum", 5)], "labels of one type"),
+])  # fmt: skip
+def test_ensembles_that_no_estimator_predicts_are_refused(link, classes, kinds, message):
+    with pytest.raises(ValueError, match=message):
+        to_estimator(ensemble(link, *kinds), classes=classes)
+
+
+def test_columns_of_X_are_those_of_the_module():
+    pandas = pytest.importorskip("pandas")
+    module, X = ensemble("identity", ("sum", 5), feature_names=list("abcd")), np.eye(4)
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    plain, named = (to_estimator(module, X=table) for table in (X, frame))
+    np.testing.assert_array_equal(named.feature_importances_, plain.feature_importances_)
+    with pytest.raises(ValueError, match="X has columns .*'d', 'c'.* but the module takes"):
+        to_estimator(module, X=frame[["d", "c", "b", "a"]])
+
+
+def test_modules_do_not_depend_on_the_default_device():
+    X, y = make_data(RandomHingeForestRegressor)
+    model = make_model(RandomHingeForestRegressor).fit(X, y)
+    with torch.device("meta"):
+        module = from_estimator(model)
+        found = module(torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(found, model.forest_.response(X), rtol=1e-4)
+
+
 def test_trees_stay_trees_if_structure_is_set_to_fern_after_fit():
     X, y = make_data(RandomHingeForestClassifier)
     model = make_model(RandomHingeForestClassifier).fit(X, y).set_params(structure="fern")

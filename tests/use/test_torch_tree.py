@@ -57,6 +57,24 @@ def small(digits):
     return E2ENetworkTree(feature_shape=(8, 8), max_leaf_nodes=5, **SHORT).fit(X[:150], y[:150])
 
 
+@pytest.mark.parametrize("how", ["device", "dtype", "inference"])
+def test_defaults_of_pytorch_change_no_tree(digits, small, how):
+    X, y = digits[:2]
+    if how == "dtype":
+        torch.set_default_dtype(torch.float64)
+    context = torch.device("meta") if how == "device" else torch.inference_mode(how == "inference")
+    try:
+        with context:
+            model = clone(small).fit(X[:150], y[:150])
+            found = model.predict_proba(X[:50])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    if how == "dtype":  # other random numbers
+        assert model.score(X[:150], y[:150]) > 0.4
+    else:
+        np.testing.assert_array_equal(found, small.predict_proba(X[:50]))
+
+
 def soft_tree(n, dtype=torch.float64):
     """Margins, labels and leaves for `CHILD`."""
     generator = torch.Generator().manual_seed(0)
