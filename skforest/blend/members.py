@@ -247,8 +247,8 @@ class OtherMember(Member):
         self.trial_seconds = None
         if isinstance(estimator, FrozenEstimator):
             warn_caller(
-                f"The member {name!r} is frozen: its score and its weight are right only if it has "
-                "seen no row of X."
+                f"The member {name!r} is frozen: its score and its weight are right only if it "
+                "has seen no row of X."
             )
 
     def begin(self, samples, limit=None):
