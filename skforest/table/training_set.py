@@ -46,6 +46,7 @@ class _Whole:
     deviation: np.ndarray | None = None
     outliers: tuple | None = None  # see `TrainingSet._outliers`
     varying: np.ndarray | None = None
+    largest: float | None = None
 
 
 class TrainingSet:
@@ -323,11 +324,13 @@ class TrainingSet:
 
     def largest(self):
         """float: largest absolute value in X."""
-        if self.X.dtype == np.uint8:
+        whole = self._whole
+        if whole.X.dtype == np.uint8:
             return 255.0
-        if sparse.issparse(self.X):
-            return float(np.abs(self.X.data).max(initial=0.0))
-        return float(max(self.X.max(), -self.X.min()))
+        if whole.largest is None:
+            values = whole.X.data if sparse.issparse(whole.X) else whole.X
+            whole.largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+        return whole.largest
 
     def mean(self):
         """ndarray of shape (n_features,), float64: weighted means."""

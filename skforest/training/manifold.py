@@ -76,13 +76,15 @@ class ManifoldMethod(GrowingMethod):
         sampler = self.sampler(sample)
         # Scaled sparse weights are at most the reciprocal of the smallest deviation.
         largest_weight = 1 / float(sample.unit().min()) if self.weights_are_scaled else 1.0
-        largest = sample.largest() * sampler.max_terms * max(1.0, largest_weight)
+        largest = sample.largest()
+        largest_sum = largest * sampler.max_terms * max(1.0, largest_weight)
         return search_splitter(
             **self.search_options(
                 sample,
                 sampler=sampler,
                 zooms=self.settings.projection != "patch" and sample.has_outliers(),
-                may_overflow=largest > float(np.finfo(np.float32).max),
+                largest=largest,
+                may_overflow=largest_sum > float(np.finfo(np.float32).max),
             )
         )
 

@@ -93,5 +93,5 @@ cdef class BallSampler(Sampler):
 
 cdef bint is_rounding(
     const Unfolded* a, const Table* table, const int64_t* offset, const float* column, int64_t n,
-    float low, float high
+    float low, float high, double largest
 ) noexcept nogil

@@ -478,6 +478,17 @@ cdef double size_of_terms(const Unfolded* a, const Table* table, int64_t offset)
     return total
 
 
+cdef double sum_of_weights(const Unfolded* a) noexcept nogil:
+    """Return the sum of the absolute weights of a direction, or more."""
+    cdef int32_t t
+    cdef double total = 0
+    if a.kind != DENSE and a.kind != WEIGHTED:
+        return 4 * a.n                 # words have at most four features
+    for t in range(a.n):
+        total += fabs(a.dense[t] if a.kind == DENSE else a.weight[t])
+    return total
+
+
 cdef int64_t place_of(float wanted, const float* values, int64_t n) noexcept nogil:
     """Return the first place of a value that is there; it compares 16 at a time."""
     cdef int64_t i = 0
@@ -495,16 +506,19 @@ cdef int64_t place_of(float wanted, const float* values, int64_t n) noexcept nog
 
 cdef bint is_rounding(
     const Unfolded* a, const Table* table, const int64_t* offset, const float* column, int64_t n,
-    float low, float high
+    float low, float high, double largest
 ) noexcept nogil:
     """Return whether a . x, a column of n rows from low to high, differs by rounding errors only.
 
     These are at most about 1 / PRECISION of the sum of the absolute terms of a row. Proportional
-    features, such as a length in two units, have combinations that are 0 up to them.
+    features, such as a length in two units, have combinations that are 0 up to them. Rows are only
+    looked at if terms of the size `largest`, of which no feature is beyond, may be as large.
     """
-    cdef double size
+    cdef double size, width = (<double>high - low) * PRECISION
     if a.kind == ONE or a.kind == WORDS and table.dtype == UINT8:  # exact
+        return False
+    if width > 2.001 * largest * sum_of_weights(a):
         return False
     size = size_of_terms(a, table, offset[place_of(low, column, n)])
     size += size_of_terms(a, table, offset[place_of(high, column, n)])
-    return (<double>high - low) * PRECISION <= size
+    return width <= size

@@ -73,7 +73,7 @@ cdef class SearchSplitter(NodeSplitter):
         self.max_search_samples = options.max_search_samples
         self.min_samples_leaf = options.min_samples_leaf
         self.min_weight_leaf = options.min_weight_leaf
-        self.may_overflow = options.may_overflow
+        self.may_overflow, self.largest = options.may_overflow, options.largest
         self._reserve()
         self.box_corner = Buffer(sizeof(int32_t))
         self.box_other = Buffer(sizeof(int32_t))
@@ -220,7 +220,8 @@ cdef class SearchSplitter(NodeSplitter):
         if not (high > low) or not isfinite(low) or not isfinite(high):
             return False
         if is_rounding(
-            &self.unfolded, &self.table, sample.offset, self.candidate_column, sample.n, low, high
+            &self.unfolded, &self.table, sample.offset, self.candidate_column, sample.n, low, high,
+            self.largest
         ):
             return False
         if self.may_overflow:
