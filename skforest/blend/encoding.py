@@ -126,7 +126,7 @@ class Columns:
         their level, by cross-fitting. Where the estimator takes no missing values, the median
         stands for them, and indicators say where.
         """
-        if isinstance(estimator, FrozenEstimator):
+        if isinstance(_first_step(estimator), FrozenEstimator):
             return estimator
         takes_missing = get_tags(estimator).input_tags.allow_nan
         reads_categories, first = _reads_categories(estimator), _first_step(estimator)

@@ -245,6 +245,8 @@ class OtherMember(Member):
         self.name, self.estimator = name, estimator
         self.fitted = None  # a model whose prediction can be timed
         self.trial_seconds = None
+        while isinstance(estimator, Pipeline):
+            estimator = estimator.steps[-1][1]
         if isinstance(estimator, FrozenEstimator):
             warn_caller(
                 f"The member {name!r} is frozen: its score and its weight are right only if it "

@@ -187,10 +187,10 @@ class BaseForest(CallbackSupportMixin, TableEstimator):
         this key. Earlier ones were trained on other rows, which are unknown.
         """
         given = data.validation
-        given = None if given is None else (given.row_hashes(), given.weight)
+        given = None if given is None else (given.row_keys(), given.weight)
         # A common factor of the weights changes nothing but their last bits.
         weight = (data.weight / data.weight.max()).astype(np.float32)
-        rows = data.row_hashes(), weight, data.group, data.fold, given
+        rows = data.row_keys(), weight, data.group, data.fold, given
         key = hash_of((rows, vars(method.sampling), self._seed))
         if not request.is_warm_start:
             return {"key": key, "first": 0}

@@ -362,8 +362,9 @@ class ObliqueBoosting(GivenRowsMixin, BaseForest):
         # Bags that are added hold out different rows than the first ones.
         n_folds = self._last_fit["n_folds"] if n_before else settings.n_folds
         fixed = self._fixed(settings) if self.warm_start else {}
-        # A warm start completes bags that a time limit has ended.
+        # A warm start completes bags that a time limit, or a callback, has ended.
         done = [record["ended"][0] for record in records if "ended" in record]
+        done += [record["stopped"] for record in records if "stopped" in record]
         self._last_fit = vars(Continuation(min([settings.n_rounds, *done]), n_folds, fixed))
 
     def _keep_held_out(self, data, rows, response, known):

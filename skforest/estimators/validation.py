@@ -141,7 +141,7 @@ class TableEstimator(BaseEstimator, metaclass=ABCMeta):
         before, self.procedure = self.procedure, self._procedure
         try:
             return super().set_params(**params)
-        except ValueError:
+        except Exception:
             self.procedure = before
             raise
 

@@ -273,8 +273,9 @@ def _is_saved(step):
 
 def _transformer_to_json(step, others):
     names = getattr(step, "feature_names_in_", None)
-    state = {"n_features_in_": step.n_features_in_, "_dates": step._dates, "_words": step._words}
+    state = {"n_features_in_": step.n_features_in_, "_dates": step._dates}
     state["feature_names_in_"] = None if names is None else names.tolist()
+    state["_words"] = getattr(step, "_words", {})
     state = {name: _to_json(value, name, others) for name, value in state.items()}
     return {"params": _params_to_json(step, others), "state": state}
 

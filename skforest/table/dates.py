@@ -160,7 +160,8 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for j, name in enumerate(names):
             if j in self._dates:
                 zone, form, origin, parts = self._dates[j]
-                times = times_of(table, j, zone, form, self._words.get(j))
+                words = vars(self).get("_words", {}).get(j)  # early versions have none
+                times = times_of(table, j, zone, form, words)
                 values = _features(times, origin)
                 found |= dict(zip(self._names(j, name), map(values.get, parts)))
             else:
@@ -209,7 +210,10 @@ class DateFeatures(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for words in self._words.values() if is_valid else ():
             is_valid &= type(words) is list and all(type(word) is str for word in words)
         if not is_valid:
-            raise ValueError(f"the dates of DateFeatures are {self._dates!r:.80} of {n!r} columns")
+            raise ValueError(
+                f"the dates of DateFeatures are {self._dates!r:.80} of {n!r} columns, with "
+                f"{self._words!r:.80}"
+            )
 
     def _names(self, j, name):
         """Names of the features of a column."""
@@ -281,10 +285,10 @@ def times_of(table, j, zone, form, words=None):
         return found
     texts = table.values(j).tolist()
     moments = {text: _moment(text, form) for text in dict.fromkeys(texts)}
-    no_dates = [text for text in moments if _is_no_date(text, form)]
+    no_dates = {text: _word(text, moment) for text, moment in moments.items()}
     if words is None and any(moments.values()):
-        no_dates = []
-    if unknown := [text for text in no_dates if str(text) not in (words or ())]:
+        no_dates = {}
+    if unknown := [text for text, word in no_dates.items() if word and word not in (words or ())]:
         number = "; convert numbers first, as with pandas.to_datetime and unit"
         raise ValueError(
             f"column {name!r} of X has {unknown[0]!r}, which is no date of the form in fit"
@@ -400,20 +404,21 @@ def _moment(value, form):
             return datetime.strptime(value.strip(), form)
         # not numbers of 8 digits, such as codes
         return datetime.fromisoformat(value.strip() if value[4:5] == "-" else "")
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, AttributeError):  # bytes have no isoformat
         return None
 
 
-def _is_no_date(value, form):
-    """Return whether a value is neither missing nor a date."""
-    return not is_missing(value) and value != "" and _moment(value, form) is None
+def _word(value, moment):
+    """A value that is neither missing nor a date, as text without spaces; "" for any other."""
+    return "" if moment is not None or is_missing(value) else str(value).strip()
 
 
 def _words(table, j, form):
-    """Text of the values of a column that are no dates, sorted."""
+    """The values of a column that are no dates, see `_word`, sorted."""
     if _has_times(table.columns[j]) or table.is_all_missing(j):
         return []
-    return sorted({str(v) for v in table.values(j).tolist() if _is_no_date(v, form)})
+    values = dict.fromkeys(table.values(j).tolist())
+    return sorted({_word(value, _moment(value, form)) for value in values} - {""})
 
 
 def _time(moment, zone=None):

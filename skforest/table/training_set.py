@@ -12,13 +12,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
+from .._kernels.base.row_reader import whole_bytes
 from .._kernels.base.rows import RowOrder, draw_counts
 from .copies import copies_of_rows
 from .matrix import (
     BLOCK,
     BYTE_FEATURES,
     CACHED,
-    as_bytes,
     canonical_csr,
     equal_rows,
     refuse_masked,
@@ -82,7 +82,10 @@ class TrainingSet:
     """
 
     def __init__(self, X, y, weight, feature_map=None):
-        samples = _row_order(X, y, feature_map)
+        if sparse.issparse(X):
+            samples = SparseRowOrder(X, y, feature_map is not None and feature_map.is_scaling)
+        else:
+            samples = RowOrder(X, y)
         chosen = np.flatnonzero(weight)
         hashes = samples.hashes(chosen)
         by_hash = np.argsort(hashes, kind="stable")
@@ -141,9 +144,11 @@ class TrainingSet:
         """ndarray of int32: rows of positive weight."""
         return np.flatnonzero(self.weight).astype(np.int32)
 
-    def row_hashes(self):
-        """ndarray of shape (n_rows,), uint64: a hash of the features and targets of each row."""
-        return _row_order(self.X, self.y, self.feature_map).hashes(np.arange(len(self)))
+    def row_keys(self):
+        """What tells these rows from others: a hash of each dense row; or X, if sparse, and y."""
+        if sparse.issparse(self.X):
+            return self.X, self.y
+        return RowOrder(self.X, self.y).hashes(np.arange(len(self)))
 
     # ------------------------------------------------------------------------- other training sets
 
@@ -385,12 +390,6 @@ class TrainingSet:
         return draw_counts(self.weight, seed, n_draws)
 
 
-def _row_order(X, y, feature_map):
-    if not sparse.issparse(X):
-        return RowOrder(X, y)
-    return SparseRowOrder(X, y, feature_map is not None and feature_map.is_scaling)
-
-
 class SparseRowOrder:
     """As `RowOrder`, for a CSR matrix; dense rows have the same hashes and the same order.
 
@@ -402,7 +401,7 @@ class SparseRowOrder:
         self.dtype = X.dtype
         if not is_scaled and X.shape[1] <= BYTE_FEATURES:
             # Dense rows would be bytes if all values are whole numbers from 0 to 255.
-            self.dtype = as_bytes(X.data[:, None]).dtype
+            self.dtype = X.dtype if whole_bytes(X.data[None]) is None else np.uint8
 
     def _dense_order(self, rows):
         block = np.ascontiguousarray(self.X[rows].toarray(), dtype=self.dtype)

@@ -15,6 +15,7 @@ from ..estimators.unwrap import refusal, unwrapped_alone
 from ..estimators.validation import draw_seed
 from ..forest import Forest
 from ..table.feature_map import FeatureMap
+from ..table.frames import as_frame, read_table
 from ..training.hinge_packing import CompleteTrees, compacted
 from ..training.method import joined
 from .layer import HingeFern, HingeForest, RunningStandardiser, check_option
@@ -376,9 +377,12 @@ def to_estimator(module, *, classes=None, X=None):
     }
     finite = True if module.fill is None else "allow-nan"
     X = np.zeros((0, n_features)) if X is None else X
-    names = getattr(X, "columns", None)
-    if names is not None and module.feature_names not in (None, [*names]):
-        raise ValueError(f"X has columns {[*names]}, but the module takes {module.feature_names}")
+    names = getattr(read_table(as_frame(X)), "names", ())
+    if module.feature_names and names and all(isinstance(name, str) for name in names):
+        if list(names) != list(module.feature_names):
+            raise ValueError(
+                f"X has columns {list(names)}, but the module takes {list(module.feature_names)}"
+            )
     X = check_array(X, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=0)
     if X.shape[1] != n_features:
         raise ValueError(f"X has {X.shape[1]} features, but the module expects {n_features}")

@@ -289,6 +289,8 @@ class BoostingMethod(Method):
             record["_trained_rounds"] = first, training.trained_rounds()
         if training.is_late:
             record["ended"] = len(training.losses) - 1, self.settings.n_rounds, "round"
+        if training.is_stopped:
+            record["stopped"] = len(training.losses) - 1
         return record
 
     def _held_out_weight(self, sample, seed):

@@ -120,7 +120,7 @@ class BoostingTraining:
 
     Attributes
     ----------
-    is_late : bool
+    is_late, is_stopped : bool
         Whether the time limit, or a callback, ended training.
     """
 
@@ -139,7 +139,8 @@ class BoostingTraining:
             known or TrainedRounds(),
             save,
         )
-        self.control, self.stop, self.is_late = control, control.stop, False
+        self.control, self.stop = control, control.stop
+        self.is_late = self.is_stopped = False
         self.train_rows = np.flatnonzero(weight).astype(np.int32)
         self.held_out_rows = np.flatnonzero(held_out)
         self.held_out_weight = held_out[self.held_out_rows] / (held_out.sum() or 1)
@@ -196,8 +197,9 @@ class BoostingTraining:
             n_kept = max(self.known.n_rounds, self.known.n_least)
             self.is_late = number > n_kept and self.control.is_late()
             if number == n_rounds or is_stalled or is_ended or self.stop[0] or self.is_late:
-                is_cut = self.is_late or bool(is_ended)
-                self.is_late = is_cut and number < n_rounds and not is_stalled
+                is_early = number < n_rounds and not is_stalled
+                self.is_late &= is_early
+                self.is_stopped = bool(is_ended) and is_early
                 break
             self._add_round(number)
             if self.save is not None and number >= self.known.n_rounds and not self.stop[0]:
@@ -564,7 +566,8 @@ class LeafRefit(BoostingTraining):
             self.leaf = leaf
             self._add_round(number)
         self._end_losses()
-        self.losses, self.is_late = self.trained.losses, self.trained.is_late
+        for name in ("losses", "is_late", "is_stopped"):
+            setattr(self, name, getattr(self.trained, name))
         return self
 
     def _leaves(self):

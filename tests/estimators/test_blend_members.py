@@ -163,12 +163,13 @@ def test_a_frozen_member_is_the_fitted_one():
     np.testing.assert_allclose(blend.predict(X), model.predict(X))
 
 
-@pytest.mark.filterwarnings("ignore:The member 'trees' is frozen")
-def test_a_frozen_member_reads_the_columns_that_it_was_fitted_on():
+@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda m: make_pipeline(FrozenEstimator(m))])
+def test_a_frozen_member_reads_the_columns_that_it_was_fitted_on(wrap):
     frame, y = mixed_table()
     trees = ObliqueBoostingRegressor(5, n_bags=1, random_state=0).fit(frame[::2], y[::2])
-    blend = regressor(members=[("trees", FrozenEstimator(trees))], cv=3)
-    blend.fit(frame[1::2], y[1::2])
+    blend = regressor(members=[("trees", wrap(trees))], cv=3)
+    with pytest.warns(UserWarning, match="'trees' is frozen"):
+        blend.fit(frame[1::2], y[1::2])
     np.testing.assert_allclose(blend.predict(frame), trees.predict(frame))
 
 

@@ -286,4 +286,7 @@ def test_a_search_needs_no_procedure_to_begin_with(cls):
     model = cls()
     with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
         model.set_params(**{f"procedure__{name}": default, "procedure__depth": 3})
-    assert model.procedure is None, "a name that fails changes nothing"
+    assert model.procedure is None
+    with pytest.raises(AttributeError):  # a parameter of a number
+        model.set_params(**{f"procedure__{name}": default, "random_state__seed": 3})
+    assert model.procedure is None

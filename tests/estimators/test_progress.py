@@ -406,6 +406,14 @@ def test_a_warm_start_goes_on_where_a_callback_has_ended_boosting(callback):
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
 
 
+def test_a_callback_is_no_time_limit(callback, recwarn):
+    model = skforest.ObliqueBoostingRegressor(
+        20, n_bags=1, early_stopping=False, time_limit=500, random_state=0
+    )
+    with_callback(model, Recorder(stops_at=("epoch", 3)))
+    assert len(model.forest_) == 4 and not recwarn
+
+
 def test_callbacks_are_not_saved(callback, tmp_path):
     forest = skforest.ManifoldForestClassifier(2, random_state=0)
     with_callback(forest, Recorder())

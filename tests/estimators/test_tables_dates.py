@@ -1,5 +1,6 @@
 """Dates as numbers, of every kind of table."""
 
+import pickle
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import reduce
 from importlib import import_module
@@ -326,7 +327,7 @@ def test_words_of_the_training_rows_are_missing_dates_and_others_are_refused(kin
     for reader in (model, load(tmp_path / "model.npz")):
         dates_of = reader[0].transform
         assert np.isnan(np.asarray(dates_of(X), dtype=float)).any(axis=1).sum() == 4
-        for word in ("unknown", "n/a", "", None):
+        for word in ("unknown", " n/a ", " ", "", None):
             together = np.asarray(dates_of(rows("2025-03-01", word)), dtype=float)
             alone = np.asarray(dates_of(rows(word)), dtype=float)
             assert np.isnan(alone[0, :-1]).all() and np.isnan(together[1, :-1]).all()
@@ -345,8 +346,12 @@ def test_files_without_words_read_dates_as_before(tmp_path):
     save(model.fit(X, np.arange(8)), path)
     state = "pipeline", "transformers", 0, 1, "state"
     rewritten(path, header=lambda head: reduce(getitem, state, head).pop("_words"))
-    found = load(path)[0].transform(pd.DataFrame({"when": ["2025-01-01", "unknown"]}))
-    assert found.isna().any(axis=1).tolist() == [False, True]
+    pickled = pickle.loads(pickle.dumps(model[0]))
+    del pickled._words
+    for old in (load(path)[0], pickled):
+        found = old.transform(pd.DataFrame({"when": ["2025-01-01", "unknown"]}))
+        assert found.isna().any(axis=1).tolist() == [False, True]
+        save(make_pipeline(old, model[1]), path)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

@@ -151,6 +151,10 @@ def test_columns_of_X_are_those_of_the_module():
     np.testing.assert_array_equal(named.feature_importances_, plain.feature_importances_)
     with pytest.raises(ValueError, match="X has columns .*'d', 'c'.* but the module takes"):
         to_estimator(module, X=frame[["d", "c", "b", "a"]])
+    tables = [pandas.DataFrame(X), pytest.importorskip("pyarrow").Table.from_pandas(frame)]
+    for table in tables:
+        found = to_estimator(module, X=table).feature_importances_
+        np.testing.assert_array_equal(found, plain.feature_importances_)
 
 
 def test_modules_do_not_depend_on_the_default_device():
