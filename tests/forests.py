@@ -226,7 +226,7 @@ def make_splitter(
     is_class = training_set.target.ndim == 1
     n_features = training_set.X.shape[1]
     sampler = sampler or AxisSampler(n_features)
-    largest = np.abs(training_set.X.astype(float)).max() * sampler.max_terms
+    largest = np.abs(training_set.X.astype(float)).max(initial=0.0)
     defaults = {
         "criterion": "gini" if is_class else "squared_error",
         "n_candidates": n_features,
@@ -236,7 +236,8 @@ def make_splitter(
         "max_search_samples": len(training_set.rows),
         "min_samples_leaf": 1,
         "min_weight_leaf": 0.0,
-        "may_overflow": largest > np.finfo(np.float32).max,
+        "largest": largest,
+        "may_overflow": largest * sampler.max_terms > np.finfo(np.float32).max,
     }
     options = SimpleNamespace(sampler=sampler, **defaults | options)
     return kind(training_set, options, seed, np.array([stop], dtype=np.uint8))

@@ -444,8 +444,10 @@ def _response(estimator, rows, method, target):
         return found.reshape(len(found), -1).astype(np.float64)
 
     n_outputs = outputs(rows.replaced(np.arange(1))).shape[1]
-    if target is None and n_outputs <= 1 + is_classifier(estimator):
-        target = estimator.classes_[-1] if is_classifier(estimator) else 0
+    labels = estimator.classes_ if is_classifier(estimator) else [0]
+    is_single = not isinstance(labels[0], np.ndarray)  # labels of several outputs are arrays
+    if target is None and is_single and n_outputs == len(labels) <= 2:
+        target = labels[-1]
     k = output_number(estimator, n_outputs, target)
     if is_classifier(estimator):
         what = {"predict_proba": "probability"}.get(name, "decision function")

@@ -332,8 +332,9 @@ def to_estimator(module, *, classes=None, X=None):
         If the module has a part that cannot be converted.
     ValueError
         If `classes` does not name each output once, or is None though ``link`` is "softmax"; if
-        bags differ in `aggregate`, or means of trees in their numbers; if an estimator would
-        average bags on another scale than the module; or if X has other features.
+        `aggregate` of a layer is "none"; if bags differ in `aggregate`, or means of trees in their
+        numbers; if an estimator would average bags on another scale than the module; or if X has
+        other features.
 
     See Also
     --------

@@ -32,6 +32,7 @@ class ManifoldMethod(GrowingMethod):
 
     def prepared(self, data, members, request):
         """Compute the statistics of rows for samplers once."""
+        data.largest()
         if self.weights_are_scaled:
             data.unit()
         if self.settings.projection == "sparse":
