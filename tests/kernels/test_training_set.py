@@ -368,7 +368,7 @@ def test_rows_of_bytes_are_mapped_to_bytes(dtype):
     assert found.tolist() == [[0, 3, 255], [1, 3, 2]]
     if dtype != np.uint8:
         assert row_map.features(X + dtype(0.5), True).dtype == np.float32
-        assert row_map.features(X * np.inf, True) is None
+        assert row_map.features(np.full_like(X, np.inf), True) is None
 
 
 def test_hashes_of_rows_tell_features_and_targets_apart():
