@@ -126,10 +126,11 @@ class Columns:
         their level, by cross-fitting. Where the estimator takes no missing values, the median
         stands for them, and indicators say where.
         """
-        if isinstance(_first_step(estimator), FrozenEstimator):
+        first = _first_step(estimator)
+        if isinstance(first, FrozenEstimator):
             return estimator
         takes_missing = get_tags(estimator).input_tags.allow_nan
-        reads_categories, first = _reads_categories(estimator), _first_step(estimator)
+        reads_categories = _reads_categories(estimator)
         fills = reads_categories or hasattr(first, "add_indicator")  # an encoder or imputer
         if (reads_categories or not self.has_categories) and (
             takes_missing or fills or not self.has_missing

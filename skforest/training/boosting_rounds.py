@@ -133,12 +133,8 @@ class BoostingTraining:
         of_rows = weight if rows.n_given else weight + held_out
         unit_weight = np.median(of_rows[of_rows > 0])
         weight, held_out = weight / unit_weight, held_out / unit_weight
-        self.weight, self.seed, self.known, self.save = (
-            weight,
-            seed,
-            known or TrainedRounds(),
-            save,
-        )
+        self.weight, self.seed, self.save = weight, seed, save
+        self.known = known or TrainedRounds()
         self.control, self.stop = control, control.stop
         self.is_late = self.is_stopped = False
         self.train_rows = np.flatnonzero(weight).astype(np.int32)

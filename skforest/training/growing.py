@@ -37,7 +37,7 @@ class SplitterOptions:
     max_search_samples: int  # larger nodes are searched in a subset of this size, unless `exact`
     min_samples_leaf: int
     min_weight_leaf: float
-    largest: float = np.inf  # absolute value of a feature, or more
+    largest: float = np.inf  # at least the absolute value of every feature
     may_overflow: bool = False  # features are so large that a projection may exceed float32
     zooms: bool = False  # there are outliers: if one bin has most rows, divide it into bins
 

@@ -596,6 +596,4 @@ def test_a_weight_counts_as_rows_that_are_nearly_equal():
         np.testing.assert_allclose(found[0], direction, atol=2e-3)
         assert found[1] == pytest.approx(threshold, abs=2e-3)
         predicted = model.predict(X).reshape(60, -1)
-        np.testing.assert_allclose(
-            predicted, np.stack([expected] * predicted.shape[1], axis=1), rtol=1e-3
-        )
+        np.testing.assert_allclose(predicted.T, [expected] * predicted.shape[1], rtol=1e-3)

@@ -10,7 +10,9 @@ from makers import N_ROWS as N
 from makers import (
     assert_same_trees,
     changed,
+    hinge_rows,
     quick_boosting,
+    quick_hinge,
     response,
     targets,
     task,
@@ -24,10 +26,13 @@ from sklearn.metrics import r2_score
 from skforest import (
     BlendedForestClassifier,
     E2EDecisionForestRegressor,
+    HingeProcedure,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     NonGreedyTreeRegressor,
     ObliqueBoostingClassifier,
+    RandomHingeForestClassifier,
+    RandomHingeForestRegressor,
 )
 from skforest.forest.statistics import recount
 from skforest.table.matrix import scaled
@@ -421,6 +426,19 @@ def test_a_limit_that_is_not_reached_changes_nothing(estimator):
     X, y = task(estimator)
     free = clone(estimator).fit(X, y)
     assert_same_trees(estimator.set_params(time_limit=600).fit(X, y), free)
+
+
+@pytest.mark.parametrize("cls", [RandomHingeForestClassifier, RandomHingeForestRegressor])
+@pytest.mark.parametrize("how", ["held out", "X_val"])
+def test_early_stopping_with_a_limit_that_is_not_reached(cls, how):
+    X, y = hinge_rows(cls)
+    given = {"X_val": X[100:], "y_val": y[100:]} if how == "X_val" else {}
+    procedure = HingeProcedure(early_stopping=True)
+    model = quick_hinge(cls, **{} if given else {"procedure": procedure}).fit(
+        X[:100], y[:100], **given
+    )
+    limited = clone(model).set_params(time_limit=500).fit(X[:100], y[:100], **given)
+    np.testing.assert_array_equal(limited.predict(X), model.predict(X))
 
 
 def test_the_trees_that_a_limit_left_out_are_added_later():

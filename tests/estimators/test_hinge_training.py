@@ -292,17 +292,6 @@ def test_an_infinite_loss_is_reported_and_never_returned(n_directions, early_sto
     assert not hasattr(model, "forest_")
 
 
-@BOTH
-@pytest.mark.parametrize("how", ["held out", "X_val"])
-def test_early_stopping_with_a_limit_that_is_not_reached(cls, how):
-    X, y = rows_of(cls)
-    given = {"X_val": X[100:], "y_val": y[100:]} if how == "X_val" else {}
-    procedure = HingeProcedure(early_stopping=True)
-    model = quick(cls, **{} if given else {"procedure": procedure}).fit(X[:100], y[:100], **given)
-    limited = clone(model).set_params(time_limit=500).fit(X[:100], y[:100], **given)
-    np.testing.assert_array_equal(limited.predict(X), model.predict(X))
-
-
 def test_an_infinite_loss_names_the_weight_decay():
     X, y = rows_of(RandomHingeForestRegressor)
     with pytest.raises(ValueError, match="weight_decay=1e.30; a smaller learning_rate or weig"):

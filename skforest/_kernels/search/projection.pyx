@@ -511,8 +511,8 @@ cdef bint is_rounding(
     """Return whether a . x, a column of n rows from low to high, differs by rounding errors only.
 
     These are at most about 1 / PRECISION of the sum of the absolute terms of a row. Proportional
-    features, such as a length in two units, have combinations that are 0 up to them. Rows are only
-    looked at if terms of the size `largest`, of which no feature is beyond, may be as large.
+    features, such as a length in two units, have combinations that are 0 up to them. `largest` is
+    at least the absolute value of every feature: often, it tells that no terms are so large.
     """
     cdef double size, width = (<double>high - low) * PRECISION
     if a.kind == ONE or a.kind == WORDS and table.dtype == UINT8:  # exact

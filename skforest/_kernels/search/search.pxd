@@ -30,7 +30,7 @@ cdef class SearchSplitter(NodeSplitter):
     cdef int64_t min_samples_leaf
     cdef double min_weight_leaf
     cdef bint may_overflow
-    cdef double largest               # absolute value of a feature
+    cdef double largest               # at least the absolute value of every feature
 
     cdef Sampler features             # draws single features if no candidate varies
     cdef Unfolded unfolded            # the candidate, unfolded
